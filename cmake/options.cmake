@@ -1,0 +1,24 @@
+# Compiler flags of every target of ours.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -fno-omit-frame-pointer)
+if(LOCKSTEP_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+include_directories(${CMAKE_SOURCE_DIR})
+
+# lockstep_library(NAME SOURCES … DEPENDS …): one library a folder; DEPENDS is the rule of who may know whom.
+function(lockstep_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(lockstep_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(lockstep_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+endfunction()

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "common/status.h"
+
+// What a process tells its launcher: one JSON object a line, on the inherited pipe (docs/contract.md, "Events").
+// Unknown keys are ignored, so that either side may be newer than the other.
+namespace lockstep::contract {
+
+inline constexpr size_t kMaxEventBytes = 64 * 1024;  // a longer line is malformed
+
+// {"event":"ready"}: joined the others, about to take the first step.
+struct ReadyEvent {};
+
+// {"event":"phase","phase":"Evaluating"}: busy with something that takes no steps. Initializing | Training |
+// Evaluating | Checkpointing.
+struct PhaseEvent {
+  std::string phase;
+};
+
+// {"event":"step", …}: one step of the whole job is done.
+struct StepEvent {
+  int64_t step = 0;         // done so far, over all epochs and generations: 1 after the first
+  int64_t total_steps = 0;  // 0: not known
+  int64_t epoch = 0;        // from 0
+  int64_t samples = 0;      // in this step, over all ranks
+  double loss = 0;          // of the global batch
+  double learning_rate = 0;
+  double seconds = 0;             // this rank's wall time
+  double collective_seconds = 0;  // of it, waiting for or doing communication
+  double data_wait_seconds = 0;   // of it, waiting for data
+  int64_t collective_bytes = 0;   // this rank's all-reduced payload
+  double flops = 0;               // this rank's model FLOP
+};
+
+// {"event":"evaluation", …}: a pass over the validation or the test samples.
+struct EvaluationEvent {
+  std::string split;  // "validation" | "test"
+  int64_t epoch = 0;
+  double loss = 0;
+  double accuracy = -1;  // -1: not measured
+  double seconds = 0;
+};
+
+// {"event":"checkpoint", …}
+struct CheckpointEvent {
+  int64_t step = 0;
+  std::string path;
+  double seconds = 0;
+  bool ok = true;        // false: not written, training goes on
+  std::string message;   // why not
+};
+
+// {"event":"memory", …}: what the process holds on its device.
+struct MemoryEvent {
+  int64_t bytes = 0;
+  std::string kind;  // "used" | "limit" | "reserved"
+};
+
+// {"event":"resumed","step":100}: goes on after a checkpoint of that step.
+struct ResumedEvent {
+  int64_t step = 0;
+};
+
+// {"event":"error", …}: what will end the process, in words.
+struct ErrorEvent {
+  std::string kind;  // "OutOfMemory", "CollectiveLost", "BadData" …
+  std::string message;
+};
+
+using Event = std::variant<ReadyEvent, PhaseEvent, StepEvent, EvaluationEvent, CheckpointEvent, MemoryEvent,
+                           ResumedEvent, ErrorEvent>;
+
+// One line with its newline.
+std::string EncodeEvent(const Event& event);
+
+// `line` without its newline. kInvalidArgument for what is not an event; numbers that are not finite, and
+// negative counts, are refused too.
+Result<Event> ParseEvent(std::string_view line);
+
+}  // namespace lockstep::contract

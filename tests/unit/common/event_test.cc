@@ -1,0 +1,61 @@
+#include "common/contract/event.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace lockstep::contract {
+namespace {
+
+TEST(EventTest, StepSurvivesTheWayThroughALine) {
+  StepEvent step{.step = 120, .total_steps = 392, .epoch = 1, .samples = 256, .loss = 0.31, .learning_rate = 0.001,
+                 .seconds = 0.0028, .collective_seconds = 0.0004, .data_wait_seconds = 0.0001,
+                 .collective_bytes = 1077288, .flops = 3.1e8};
+  const std::string line = EncodeEvent(step);
+  ASSERT_EQ(line.back(), '\n');
+  const Result<Event> event = ParseEvent(std::string_view(line).substr(0, line.size() - 1));
+  ASSERT_TRUE(event.ok()) << event.status().ToString();
+  const auto& read = std::get<StepEvent>(*event);
+  EXPECT_EQ(read.step, 120);
+  EXPECT_EQ(read.total_steps, 392);
+  EXPECT_EQ(read.collective_bytes, 1077288);
+  EXPECT_DOUBLE_EQ(read.loss, 0.31);
+  EXPECT_DOUBLE_EQ(read.flops, 3.1e8);
+}
+
+TEST(EventTest, ReadsTheLineThatTheContractShows) {
+  const auto event = ParseEvent(
+      R"({"event":"step","step":120,"epoch":1,"samples":256,"loss":0.31,"seconds":0.0028,"collective_seconds":0.0004})");
+  ASSERT_TRUE(event.ok());
+  EXPECT_EQ(std::get<StepEvent>(*event).samples, 256);
+}
+
+TEST(EventTest, IgnoresKeysItDoesNotKnow) {
+  EXPECT_TRUE(ParseEvent(R"({"event":"ready","shoe_size":43})").ok());
+}
+
+TEST(EventTest, RefusesWhatIsNoEvent) {
+  for (const char* line : {"", "hello", "[]", "{}", R"({"event":1})", R"({"event":"nap"})",
+                           R"({"event":"step","step":-1})", R"({"event":"step","step":1.5})",
+                           R"({"event":"step","step":18446744073709551615})", R"({"event":"step","loss":"low"})",
+                           R"({"event":"step","loss":1e999})", R"({"event":"phase","phase":7})"}) {
+    EXPECT_EQ(ParseEvent(line).status().code(), StatusCode::kInvalidArgument) << line;
+  }
+  EXPECT_FALSE(ParseEvent(std::string(100000, '[')).ok());
+  EXPECT_FALSE(ParseEvent(std::string(20000, '[')).ok());
+}
+
+TEST(EventTest, LeavesOutALossThatIsNotANumber) {
+  const std::string line = EncodeEvent(StepEvent{.step = 1, .loss = std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("loss")));
+}
+
+TEST(EventTest, EscapesWhatIsNotUtf8) {
+  const std::string line = EncodeEvent(ErrorEvent{.kind = "BadData", .message = "\xff\n"});
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  EXPECT_TRUE(ParseEvent(std::string_view(line).substr(0, line.size() - 1)).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::contract
