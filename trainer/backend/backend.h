@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "trainer/backend/kernels.h"
+#include "trainer/tensor/buffer.h"
+#include "trainer/tensor/dtype.h"
+
+// backend/ does the arithmetic of one device. Backend is the one interface; cpu/ implements it on oneDNN, and
+// a device more is an implementation more. Above it nobody knows a vendor's library: layers/ and optimizer/
+// ask a backend for kernels and hand them pointers.
+//
+// All pointers given to a backend lie in memory of its allocator() or, for the CPU, anywhere in the process;
+// 64-byte alignment is best. Work of one backend runs in the order it was asked for; Synchronize() waits for
+// it. A backend and what it made belong to one thread at a time. Failures are thrown as in trainer/error.h.
+namespace lockstep::trainer {
+
+// What can be asked for; each with the element type it computes in.
+enum class Op { kDense, kSoftmaxCrossEntropy, kMeanSquaredError, kSgd, kAdam };
+std::string_view OpName(Op op);
+
+struct Support {
+  bool supported = false;
+  bool native = false;  // the hardware has instructions for it; else it is emulated, rightly but slower
+  std::string
+      reason;  // why not supported, or not native: "BFloat16 needs AVX-512, and this processor has AVX2"
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;    // "CPU"
+  virtual std::string description() const = 0;  // for the log: "oneDNN 2.6.3, AVX512_CORE_BF16, 1 thread"
+  virtual Support Supports(Op op, DataType type) const = 0;
+
+  virtual Allocator& allocator() = 0;
+  // Between host memory and memory of allocator(). Both block until done.
+  virtual void Upload(void* to, const void* from_host, size_t bytes) = 0;
+  virtual void Download(void* to_host, const void* from, size_t bytes) = 0;
+  virtual void Zero(void* data, size_t bytes) = 0;
+  virtual void Synchronize() = 0;
+
+  // Throw Unsupported (operation, type, device and reason) where Supports says no.
+  virtual std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options) = 0;
+  virtual std::unique_ptr<LossKernel> MakeLoss(const LossOptions& options) = 0;
+
+  // One pass of an optimizer's rule over elements [begin, end) of the flat buffers; any range, and the same
+  // bits however the whole is cut into ranges.
+  virtual void Sgd(const SgdStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) = 0;
+  virtual void Adam(const AdamStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) = 0;
+  // Σ x² of float32, in double.
+  virtual double SumOfSquares(const float* data, int64_t count) = 0;
+};
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/tensor/dtype.h"
+
+// What a Backend makes: kernels for one layer, with everything they need cached for each batch size they have
+// seen (the first call with a new size may allocate and compile; later ones do neither).
+namespace lockstep::trainer {
+
+// y = activation(x · kernel + bias)
+struct DenseOptions {
+  int64_t inputs = 0;
+  int64_t units = 0;
+  bool bias = true;
+  bool relu = false;
+  bool input_gradient = true;                     // false for a first layer: dx is never asked for
+  DataType input = DataType::kFloat32;            // of x and dx, and of the products: Float32 or BFloat16
+  DataType output = DataType::kFloat32;           // of y
+  DataType output_gradient = DataType::kFloat32;  // of dy
+  int64_t max_batch = 0;
+};
+
+// Not safe for threads. Buffers of activations are dense, row-major: x, dx [n, inputs]; y, dy [n, units]; 0 <
+// n <= max_batch.
+class DenseKernel {
+ public:
+  virtual ~DenseKernel() = default;
+
+  // Floats that the kernel variable takes in the flat buffers (>= inputs · units), and the way between its
+  // order and row-major [inputs, units]; exact. Host memory.
+  virtual int64_t stored_size() const = 0;
+  virtual void FromCanonical(const float* canonical, float* stored) const = 0;
+  virtual void ToCanonical(const float* stored, float* canonical) const = 0;
+
+  // Where the variables and their gradients are, from now on; `bias`, `dbias` are null without a bias.
+  struct Variables {
+    const float* kernel = nullptr;
+    const float* bias = nullptr;
+    float* dkernel = nullptr;
+    float* dbias = nullptr;
+  };
+  virtual void Bind(const Variables& variables) = 0;
+  // The parameters changed: copies in another order or type are to be made anew.
+  virtual void ParametersChanged() = 0;
+
+  virtual void Forward(int64_t n, const void* x, void* y) = 0;
+  // Writes dkernel, dbias and, unless null, dx. `dy` is overwritten (by the gradient before the activation).
+  // Reads the parameters first, and never after it wrote the gradients.
+  virtual void Backward(int64_t n, const void* x, const void* y, void* dy, void* dx) = 0;
+};
+
+enum class LossKind { kSparseCategoricalCrossentropy, kMeanSquaredError };
+
+struct LossOptions {
+  LossKind kind = LossKind::kSparseCategoricalCrossentropy;
+  int64_t outputs = 0;
+  DataType output_gradient = DataType::kFloat32;
+};
+
+struct LossResult {
+  double loss_sum = 0;  // over the samples, before any scale
+  int64_t correct = 0;  // samples whose largest output is the label's; 0 for MeanSquaredError
+};
+
+// From the last layer's outputs y [n, outputs], float32. Labels: int32 [n] in [0, outputs) for cross-entropy,
+// from logits; float32 [n, outputs] for the mean squared error, which is the mean over the outputs of a
+// sample.
+class LossKernel {
+ public:
+  virtual ~LossKernel() = default;
+  // Writes dy [n, outputs] = scale · ∂(loss of the sample)/∂y, or nothing where dy is null. Throws BadData
+  // when a label is out of range (and says which).
+  virtual LossResult Compute(int64_t n, const float* y, const void* labels, float scale, void* dy) = 0;
+};
+
+// Pointers to whole flat buffers, indexed by the same offsets.
+struct UpdateBuffers {
+  float* parameters = nullptr;
+  const float* gradients = nullptr;
+  float* slots[2] = {nullptr, nullptr};
+};
+
+// g = gradient + 2 · l2 · w in each; Keras' formulas (keras/src/optimizers/{sgd,adam}.py).
+// momentum 0: w -= lr · g.  Else v = momentum · v − lr · g; w += nesterov ? momentum · v − lr · g : v.  v is
+// slot 0.
+struct SgdStep {
+  float learning_rate = 0;
+  float momentum = 0;
+  bool nesterov = false;
+  float l2 = 0;
+};
+
+// m += (g − m)(1 − β1); v += (g² − v)(1 − β2); w −= alpha · m / (√v + ε), with alpha = lr · √(1 − β2^t) / (1
+// − β1^t).
+struct AdamStep {
+  float alpha = 0;
+  float one_minus_beta1 = 0;
+  float one_minus_beta2 = 0;
+  float epsilon = 0;
+  float l2 = 0;
+};
+
+}  // namespace lockstep::trainer

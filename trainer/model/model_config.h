@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/backend/kernels.h"
+#include "trainer/layers/initializer.h"
+#include "trainer/layers/layer_config.h"
+
+namespace lockstep::trainer {
+
+// Float32 master weights, gradients, optimizer state and losses in every case; the precision is that of the
+// products' inputs.
+enum class Precision { kFloat32, kBFloat16 };
+
+enum class Metric { kAccuracy };
+
+// What a manifest's trainer.model says, as plain structs.
+struct ModelConfig {
+  std::vector<LayerConfig> layers;  // from the input to the output
+  LossKind loss = LossKind::kSparseCategoricalCrossentropy;
+  std::vector<Metric> metrics;
+};
+
+}  // namespace lockstep::trainer
