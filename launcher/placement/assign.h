@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "launcher/placement/inventory.h"
+#include "launcher/spec/training_job.h"
+
+// Who gets which device, and what stands in each process's environment. Pure: no files, no clock, no
+// environment but what is passed in; the same input gives the same plan.
+//
+// Two steps, because the ranks are known only once all machines have met:
+//   AssignDevices     before the rendezvous: how many processes run here, on which devices and CPUs
+//   MakeEnvironment   at every generation: rank, addresses, and the whole environment of each process
+//
+// Errors are kInvalidArgument (the manifest and this machine cannot fit), kFailedPrecondition (a device that
+// is not here) or kUnimplemented (known, not built yet); each message begins with the field that would have
+// to change. What was decided otherwise than the manifest's reader may expect is in `notices`, one sentence
+// each.
+namespace lockstep::placement {
+
+using Environment = std::map<std::string, std::string>;
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+struct DeviceRequest {
+  std::string role = "worker";
+  Inventory inventory;    // of this machine
+  Environment inherited;  // of the launcher
+};
+
+// How much of a device's memory a process may take.
+struct MemoryShare {
+  spec::MemoryPolicy policy = spec::MemoryPolicy::kGrowth;
+  std::optional<int64_t> limit;    // bytes on each of its devices
+  std::optional<double> fraction;  // of each of its devices; set whenever it is known, for kLimit too
+  bool mps = false;                // enforced by CUDA_MPS_PINNED_DEVICE_MEM_LIMIT
+};
+
+// What one process gets of its machine.
+struct ProcessDevices {
+  int local_rank = 0;
+  spec::DeviceType type = spec::DeviceType::kCpu;  // kCpu or kGpu
+  std::vector<std::string>
+      devices;  // its own: "CPU:0", or GPU and MIG UUIDs ("GPU:0" where the UUID is not known)
+  std::vector<std::string> visible;  // for CUDA_VISIBLE_DEVICES; more than `devices` with PerReplica
+  std::vector<int> cpus;             // logical ids to bind it to; empty: not bound
+  int numa_node = -1;                // where all of `cpus` are; -1: several or not bound
+  int threads = 1;                   // for arithmetic
+  MemoryShare memory;
+};
+
+struct DeviceAssignment {
+  std::string role;
+  std::vector<ProcessDevices> processes;  // by local rank
+  spec::Visibility visibility = spec::Visibility::kPerProcess;
+  spec::DeviceType type = spec::DeviceType::kCpu;
+  int physical_devices = 0;  // GPUs or MIG slices in use; 1 for the CPU
+  int logical_devices = 0;   // after `devices.virtual`; for the CPU the processes' shares
+  bool shared_gpus = false;  // several processes on one physical GPU
+  std::vector<std::string> notices;
+};
+
+// Whether the role could use a GPU: false means that Discover need not ask for them.
+bool NeedsGpus(const spec::TrainingJob& job, const std::string& role);
+
+// The processes of one replica of `request.role` on this machine.
+Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const DeviceRequest& request);
+
+// One launcher of a generation and the processes it runs.
+struct ReplicaFacts {
+  std::string role = "worker";
+  int index = 0;  // within the role
+  int processes = 1;
+  std::string address;  // host name or address that the others reach it at
+};
+
+// What the rendezvous came to, and where things are on this machine.
+struct GenerationFacts {
+  int64_t attempt = 0;
+  int64_t generation = 0;
+  std::vector<ReplicaFacts>
+      replicas;     // in order of rank: all ranks of the first come before those of the second
+  size_t self = 0;  // which of them this launcher is
+  std::string master_address;
+  int master_port = 0;
+  std::string store_address;         // HOST:PORT; empty: no store
+  std::string token_file;            // a path
+  std::string checkpoint_directory;  // empty: the trainer's own of the manifest, or none
+  std::string trainer_program;       // path of lockstep-trainer
+  std::string trainer_config;        // path of the resolved manifest, JSON
+  int events_fd = -1;                // its number in the process; -1: none
+  Environment inherited;             // of the launcher
+  // per_process_memory_fraction in PYTORCH_ALLOC_CONF is new (late 2025) and refused by older versions, so it
+  // is used only where somebody found that the installed one knows it.
+  bool pytorch_knows_memory_fraction = false;
+};
+
+struct ProcessPlan {
+  int rank = 0;
+  int local_rank = 0;
+  std::string role;
+  ProcessDevices devices;
+  std::vector<std::string> command;  // argv; argv[0] is searched in PATH when it has no slash
+  Variables environment;             // the whole of it
+  Variables changed;  // the part of `environment` that the launcher or the manifest set, in order
+  std::vector<std::string> from_manifest;  // names in `changed` whose values are spec.program.environment's
+  std::string working_directory;           // empty: the launcher's
+};
+
+struct Plan {
+  std::vector<ProcessPlan> processes;  // this machine's, by local rank
+  int world_size = 0;
+  int rank_offset = 0;               // rank of the first of them
+  std::vector<std::string> prepare;  // spec.program.prepare; run once with the first process's environment
+  int physical_devices = 0;
+  int logical_devices = 0;
+  spec::DeviceType type = spec::DeviceType::kCpu;
+  std::vector<std::string> notices;  // the assignment's and those of the environment
+};
+
+// `assignment` as AssignDevices made it; its processes must be as many as `facts` says of this launcher.
+Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const DeviceAssignment& assignment,
+                             const GenerationFacts& facts);
+
+// Both steps for a job of which this machine is replica 0 and the others, if any, are like it (as --dry-run
+// assumes): fills `facts.replicas` in where it is empty.
+Result<Plan> Assign(const spec::TrainingJob& job, const DeviceRequest& request, GenerationFacts facts);
+
+}  // namespace lockstep::placement
