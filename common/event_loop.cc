@@ -27,7 +27,8 @@ Status EventLoop::Watch(int fd, uint32_t epoll_events, FdCallback callback) {
   epoll_event event{};
   event.events = epoll_events;
   event.data.u64 = Pack(fd, serial);
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Status::FromErrno(errno, "epoll_ctl add");
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+    return Status::FromErrno(errno, "epoll_ctl add");
   watched_[fd] = {serial, std::make_shared<FdCallback>(std::move(callback))};
   return {};
 }
@@ -38,7 +39,8 @@ Status EventLoop::ChangeEvents(int fd, uint32_t epoll_events) {
   epoll_event event{};
   event.events = epoll_events;
   event.data.u64 = Pack(fd, it->second.serial);
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) != 0) return Status::FromErrno(errno, "epoll_ctl mod");
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) != 0)
+    return Status::FromErrno(errno, "epoll_ctl mod");
   return {};
 }
 
@@ -81,7 +83,8 @@ void EventLoop::RunOnce(Clock::duration limit) {
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
 
   std::array<epoll_event, 64> events;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), static_cast<int>(std::max<long>(0, milliseconds)));
+  const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(),
+                                 static_cast<int>(std::max<long>(0, milliseconds)));
   for (int i = 0; i < count && !stopped_; ++i) {
     const int fd = static_cast<int>(events[i].data.u64 & 0xffffffffu);
     const auto it = watched_.find(fd);

@@ -13,10 +13,11 @@
 
 namespace lockstep {
 
-// One epoll over descriptors and deadlines: the only place where the launcher waits. Everything registered here
-// runs on the thread that calls Run(), one callback at a time, so what it drives needs no locks.
+// One epoll over descriptors and deadlines: the only place where the launcher waits. Everything registered
+// here runs on the thread that calls Run(), one callback at a time, so what it drives needs no locks.
 //
-// A callback may watch, unwatch (itself too), add and cancel timers, and stop the loop. Callbacks must not block.
+// A callback may watch, unwatch (itself too), add and cancel timers, and stop the loop. Callbacks must not
+// block.
 class EventLoop {
  public:
   using Clock = std::chrono::steady_clock;

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-// Messages of the programs themselves, to standard error, one line each. (The output of ranks goes another way:
-// launcher/process/.) Safe from every thread.
+// Messages of the programs themselves, to standard error, one line each. (The output of ranks goes another
+// way: launcher/process/.) Safe from every thread.
 namespace lockstep::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError };

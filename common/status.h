@@ -6,12 +6,13 @@
 #include <utility>
 #include <variant>
 
-// What an operation of the launcher came to. Launcher code returns these; the trainer throws (trainer/error.h).
+// What an operation of the launcher came to. Launcher code returns these; the trainer throws
+// (trainer/error.h).
 namespace lockstep {
 
 enum class StatusCode {
   kOk,
-  kInvalidArgument,     // the caller's input is wrong, and will stay wrong
+  kInvalidArgument,  // the caller's input is wrong, and will stay wrong
   kNotFound,
   kPermissionDenied,    // wrong token, old generation, file mode
   kFailedPrecondition,  // right in itself, but not now or not here
@@ -45,12 +46,22 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status InvalidArgument(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+inline Status InvalidArgument(std::string message) {
+  return {StatusCode::kInvalidArgument, std::move(message)};
+}
 inline Status NotFound(std::string message) { return {StatusCode::kNotFound, std::move(message)}; }
-inline Status PermissionDenied(std::string message) { return {StatusCode::kPermissionDenied, std::move(message)}; }
-inline Status FailedPrecondition(std::string message) { return {StatusCode::kFailedPrecondition, std::move(message)}; }
-inline Status ResourceExhausted(std::string message) { return {StatusCode::kResourceExhausted, std::move(message)}; }
-inline Status DeadlineExceeded(std::string message) { return {StatusCode::kDeadlineExceeded, std::move(message)}; }
+inline Status PermissionDenied(std::string message) {
+  return {StatusCode::kPermissionDenied, std::move(message)};
+}
+inline Status FailedPrecondition(std::string message) {
+  return {StatusCode::kFailedPrecondition, std::move(message)};
+}
+inline Status ResourceExhausted(std::string message) {
+  return {StatusCode::kResourceExhausted, std::move(message)};
+}
+inline Status DeadlineExceeded(std::string message) {
+  return {StatusCode::kDeadlineExceeded, std::move(message)};
+}
 inline Status Unavailable(std::string message) { return {StatusCode::kUnavailable, std::move(message)}; }
 inline Status Aborted(std::string message) { return {StatusCode::kAborted, std::move(message)}; }
 inline Status Unimplemented(std::string message) { return {StatusCode::kUnimplemented, std::move(message)}; }
@@ -60,8 +71,8 @@ inline Status Internal(std::string message) { return {StatusCode::kInternal, std
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
-  Result(Status status) : state_(std::move(status)) {}   // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : state_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return std::holds_alternative<T>(state_); }
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
@@ -81,8 +92,8 @@ class [[nodiscard]] Result {
 };
 
 // Returns from the calling function when `expression` is not OK.
-#define LOCKSTEP_RETURN_IF_ERROR(expression)            \
-  do {                                                  \
+#define LOCKSTEP_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                            \
     if (::lockstep::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 

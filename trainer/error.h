@@ -6,8 +6,8 @@
 
 #include "common/contract/exit_codes.h"
 
-// What ends a trainer process: thrown anywhere, caught once in main, reported as an error event and turned into
-// the documented exit code.
+// What ends a trainer process: thrown anywhere, caught once in main, reported as an error event and turned
+// into the documented exit code.
 namespace lockstep::trainer {
 
 class Error : public std::runtime_error {
@@ -32,7 +32,8 @@ struct BadModel : Error {
   explicit BadModel(const std::string& message) : Error(contract::kExitPermanent, "BadModel", message) {}
 };
 struct Unsupported : Error {
-  explicit Unsupported(const std::string& message) : Error(contract::kExitPermanent, "Unsupported", message) {}
+  explicit Unsupported(const std::string& message)
+      : Error(contract::kExitPermanent, "Unsupported", message) {}
 };
 
 // Restarting may help.
@@ -45,7 +46,8 @@ struct RendezvousFailed : Error {
       : Error(contract::kExitRendezvous, "RendezvousFailed", message) {}
 };
 struct OutOfMemory : Error {
-  explicit OutOfMemory(const std::string& message) : Error(contract::kExitOutOfMemory, "OutOfMemory", message) {}
+  explicit OutOfMemory(const std::string& message)
+      : Error(contract::kExitOutOfMemory, "OutOfMemory", message) {}
 };
 
 }  // namespace lockstep::trainer

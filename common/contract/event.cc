@@ -68,6 +68,7 @@ void Members(Io&& io, PhaseEvent& e) {
 template <typename Io>
 void Members(Io&& io, StepEvent& e) {
   io("step", e.step);
+  io("steps", e.steps);
   io("total_steps", e.total_steps);
   io("epoch", e.epoch);
   io("samples", e.samples);

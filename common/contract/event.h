@@ -7,8 +7,8 @@
 
 #include "common/status.h"
 
-// What a process tells its launcher: one JSON object a line, on the inherited pipe (docs/contract.md, "Events").
-// Unknown keys are ignored, so that either side may be newer than the other.
+// What a process tells its launcher: one JSON object a line, on the inherited pipe (docs/contract.md,
+// "Events"). Unknown keys are ignored, so that either side may be newer than the other.
 namespace lockstep::contract {
 
 inline constexpr size_t kMaxEventBytes = 64 * 1024;  // a longer line is malformed
@@ -22,13 +22,14 @@ struct PhaseEvent {
   std::string phase;
 };
 
-// {"event":"step", …}: one step of the whole job is done.
+// {"event":"step", …}: a step of the whole job is done, or several short ones.
 struct StepEvent {
   int64_t step = 0;         // done so far, over all epochs and generations: 1 after the first
+  int64_t steps = 1;        // that this line stands for: samples, seconds, bytes and flops are their sums
   int64_t total_steps = 0;  // 0: not known
   int64_t epoch = 0;        // from 0
-  int64_t samples = 0;      // in this step, over all ranks
-  double loss = 0;          // of the global batch
+  int64_t samples = 0;      // over all ranks
+  double loss = 0;          // of the last global batch
   double learning_rate = 0;
   double seconds = 0;             // this rank's wall time
   double collective_seconds = 0;  // of it, waiting for or doing communication
@@ -51,8 +52,8 @@ struct CheckpointEvent {
   int64_t step = 0;
   std::string path;
   double seconds = 0;
-  bool ok = true;        // false: not written, training goes on
-  std::string message;   // why not
+  bool ok = true;       // false: not written, training goes on
+  std::string message;  // why not
 };
 
 // {"event":"memory", …}: what the process holds on its device.

@@ -10,12 +10,13 @@
 
 namespace lockstep::contract {
 
-// The job's key-value store as a process sees it: a whole rendezvous in four verbs. Keys live for one generation.
-// Keys: at most 1 KiB; values: at most 1 MiB of any bytes.
+// The job's key-value store as a process sees it: a whole rendezvous in four verbs. Keys live for one
+// generation. Keys: at most 1 KiB; values: at most 1 MiB of any bytes.
 //
-// Every call returns by its deadline. kDeadlineExceeded names the missing keys and, where the store knows it, the
-// ranks that have not come; kAborted: this generation is over; kUnavailable: the store is gone; after either of
-// these two every further call fails the same way. Implementations may be called from several threads.
+// Every call returns by its deadline. kDeadlineExceeded names the missing keys and, where the store knows it,
+// the ranks that have not come; kAborted: this generation is over; kUnavailable: the store is gone; after
+// either of these two every further call fails the same way. Implementations may be called from several
+// threads.
 class Store {
  public:
   using Deadline = std::chrono::steady_clock::time_point;

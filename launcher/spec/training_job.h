@@ -8,17 +8,26 @@
 #include <utility>
 #include <vector>
 
-// A TrainingJob (lockstep.dev/v1alpha1) as plain structs: what the reader makes of a manifest, with the defaults
-// filled in. docs/manifest.md says what each field means; the names here are the manifest's in snake_case.
+// A TrainingJob (lockstep.dev/v1alpha1) as plain structs: what the reader makes of a manifest, with the
+// defaults filled in. docs/manifest.md says what each field means; the names here are the manifest's in
+// snake_case.
 //
-// An std::optional that is still empty after the defaults means "not given, and that has a meaning of its own".
+// An std::optional that is still empty after the defaults means "not given, and that has a meaning of its
+// own".
 namespace lockstep::spec {
 
 enum class DeviceType { kAuto, kGpu, kCpu, kTpu };
 enum class Visibility { kPerProcess, kPerReplica };
 enum class MemoryPolicy { kGrowth, kPreallocate, kLimit, kFraction };
 enum class MemoryEnforcement { kNone, kMps };
-enum class StrategyType { kOneDevice, kMirrored, kMultiWorkerMirrored, kParameterServer, kCentralStorage, kPipeline };
+enum class StrategyType {
+  kOneDevice,
+  kMirrored,
+  kMultiWorkerMirrored,
+  kParameterServer,
+  kCentralStorage,
+  kPipeline
+};
 enum class CrossDeviceOps { kAuto, kNccl, kHierarchicalCopy, kReductionToOneDevice, kSharedMemory, kGloo };
 enum class VariablePlacement { kAuto, kCpu, kRoundRobin, kLeastLoaded };
 enum class Shard { kNone, kOptimizer, kGradients };
@@ -48,8 +57,8 @@ struct DeviceMemory {
 
 struct Devices {
   DeviceType type = DeviceType::kAuto;
-  std::vector<std::string> visible;       // empty: all
-  std::optional<Visibility> visibility;   // empty: by framework
+  std::vector<std::string> visible;      // empty: all
+  std::optional<Visibility> visibility;  // empty: by framework
   std::optional<VirtualDevices> virtual_devices;
   DeviceMemory memory;
   bool soft_placement = false;
@@ -83,10 +92,10 @@ struct LayerPlacement {
 
 struct Data {
   DataFormat format = DataFormat::kDigits;
-  std::string path;                 // a folder (IDX, CIFAR10) or a file (CSV); empty for Digits
-  int64_t validation_samples = 0;   // taken off the end of the training samples
-  int64_t samples = 0;              // Digits: training samples to draw; 0: the default of the format
-  int64_t test_samples = 0;         // Digits: test samples to draw
+  std::string path;                // a folder (IDX, CIFAR10) or a file (CSV); empty for Digits
+  int64_t validation_samples = 0;  // taken off the end of the training samples
+  int64_t samples = 0;             // Digits: training samples to draw; 0: the default of the format
+  int64_t test_samples = 0;        // Digits: test samples to draw
 };
 
 struct Layer {
@@ -108,11 +117,11 @@ struct Model {
 struct Optimizer {
   OptimizerType type = OptimizerType::kSgd;
   double learning_rate = 0.01;
-  double momentum = 0;        // SGD
-  bool nesterov = false;      // SGD
-  double beta1 = 0.9;         // Adam
-  double beta2 = 0.999;       // Adam
-  double epsilon = 1e-7;      // Adam; Keras' default
+  double momentum = 0;    // SGD
+  bool nesterov = false;  // SGD
+  double beta1 = 0.9;     // Adam
+  double beta2 = 0.999;   // Adam
+  double epsilon = 1e-7;  // Adam; Keras' default
 };
 
 struct Checkpoint {

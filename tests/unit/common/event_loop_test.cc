@@ -24,7 +24,10 @@ struct Pipe {
 TEST(EventLoopTest, RunsTimersInTheOrderOfTheirTimes) {
   auto loop = std::move(EventLoop::Create()).value();
   std::vector<int> ran;
-  loop->After(milliseconds(20), [&] { ran.push_back(2); loop->Stop(); });
+  loop->After(milliseconds(20), [&] {
+    ran.push_back(2);
+    loop->Stop();
+  });
   loop->After(milliseconds(1), [&] { ran.push_back(1); });
   const auto cancelled = loop->After(milliseconds(5), [&] { ran.push_back(99); });
   loop->Cancel(cancelled);
@@ -44,10 +47,12 @@ TEST(EventLoopTest, CallsBackForAReadableDescriptor) {
   auto loop = std::move(EventLoop::Create()).value();
   Pipe pipe;
   int calls = 0;
-  ASSERT_TRUE(loop->Watch(pipe.read.get(), EPOLLIN, [&](uint32_t) {
-    ++calls;
-    loop->Stop();
-  }).ok());
+  ASSERT_TRUE(loop->Watch(pipe.read.get(), EPOLLIN,
+                          [&](uint32_t) {
+                            ++calls;
+                            loop->Stop();
+                          })
+                  .ok());
   ASSERT_EQ(::write(pipe.write.get(), "x", 1), 1);
   loop->Run();
   EXPECT_EQ(calls, 1);

@@ -9,9 +9,17 @@ namespace lockstep::contract {
 namespace {
 
 TEST(EventTest, StepSurvivesTheWayThroughALine) {
-  StepEvent step{.step = 120, .total_steps = 392, .epoch = 1, .samples = 256, .loss = 0.31, .learning_rate = 0.001,
-                 .seconds = 0.0028, .collective_seconds = 0.0004, .data_wait_seconds = 0.0001,
-                 .collective_bytes = 1077288, .flops = 3.1e8};
+  StepEvent step{.step = 120,
+                 .total_steps = 392,
+                 .epoch = 1,
+                 .samples = 256,
+                 .loss = 0.31,
+                 .learning_rate = 0.001,
+                 .seconds = 0.0028,
+                 .collective_seconds = 0.0004,
+                 .data_wait_seconds = 0.0001,
+                 .collective_bytes = 1077288,
+                 .flops = 3.1e8};
   const std::string line = EncodeEvent(step);
   ASSERT_EQ(line.back(), '\n');
   const Result<Event> event = ParseEvent(std::string_view(line).substr(0, line.size() - 1));
@@ -36,10 +44,11 @@ TEST(EventTest, IgnoresKeysItDoesNotKnow) {
 }
 
 TEST(EventTest, RefusesWhatIsNoEvent) {
-  for (const char* line : {"", "hello", "[]", "{}", R"({"event":1})", R"({"event":"nap"})",
-                           R"({"event":"step","step":-1})", R"({"event":"step","step":1.5})",
-                           R"({"event":"step","step":18446744073709551615})", R"({"event":"step","loss":"low"})",
-                           R"({"event":"step","loss":1e999})", R"({"event":"phase","phase":7})"}) {
+  for (const char* line :
+       {"", "hello", "[]", "{}", R"({"event":1})", R"({"event":"nap"})", R"({"event":"step","step":-1})",
+        R"({"event":"step","step":1.5})", R"({"event":"step","step":18446744073709551615})",
+        R"({"event":"step","loss":"low"})", R"({"event":"step","loss":1e999})",
+        R"({"event":"phase","phase":7})"}) {
     EXPECT_EQ(ParseEvent(line).status().code(), StatusCode::kInvalidArgument) << line;
   }
   EXPECT_FALSE(ParseEvent(std::string(100000, '[')).ok());
@@ -47,7 +56,8 @@ TEST(EventTest, RefusesWhatIsNoEvent) {
 }
 
 TEST(EventTest, LeavesOutALossThatIsNotANumber) {
-  const std::string line = EncodeEvent(StepEvent{.step = 1, .loss = std::numeric_limits<double>::quiet_NaN()});
+  const std::string line =
+      EncodeEvent(StepEvent{.step = 1, .loss = std::numeric_limits<double>::quiet_NaN()});
   EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("loss")));
 }
 
