@@ -1,0 +1,172 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/contract/event.h"
+#include "launcher/telemetry/hang_detector.h"
+#include "launcher/telemetry/job_metrics.h"
+#include "launcher/telemetry/progress_meter.h"
+#include "launcher/telemetry/rank_phase.h"
+#include "launcher/telemetry/work_ledger.h"
+
+// Telemetry: what a running job tells the world. Event lines come in (event_reader.h), JobState makes one
+// consistent picture of them and counts into JobMetrics, and the rest reads that picture: /status, /metrics,
+// /healthz, /readyz and the page (endpoints.h), the progress line (progress_line.h), the hang rule
+// (hang_detector.h). Nothing here starts, stops or waits for anything; the launcher's loop feeds it and asks
+// it.
+namespace lockstep::telemetry {
+
+enum class JobPhase { kPending, kRunning, kRestarting, kSucceeded, kFailed };
+std::string_view JobPhaseName(JobPhase phase);  // "Pending" …
+
+enum class RankState { kPending, kRunning, kExited };
+std::string_view RankStateName(RankState state);
+
+// What does not change while the launcher lives.
+struct JobDescription {
+  std::string name;
+  std::string namespace_name = "default";
+  std::string strategy;   // "Mirrored" …: goes into lockstep_job_info
+  std::string framework;  // "Lockstep", "PyTorch" …: likewise
+  int attempt = 0;
+  int world_size = 1;
+  bool reports_steps = true;  // false for a program: it may never send an event
+};
+
+struct Failure {
+  int rank = -1;
+  int replica = 0;
+  int process = 0;               // index within the replica
+  std::optional<int> exit_code;  // as a shell gives it: 128 + n for signal n
+  std::string reason;            // "OOMKilled", "Signal", "ExitCode", "Hang" …
+  std::string message;           // one sentence for a person
+  std::chrono::system_clock::time_point time{};
+};
+
+struct RankSnapshot {
+  RankIdentity identity;
+  RankState state = RankState::kPending;
+  int pid = 0;  // 0: none
+  RankPhase phase = RankPhase::kStarting;
+  int64_t step = 0;                     // last one reported, in any generation
+  double step_seconds = 0;              // of that step
+  std::optional<int64_t> memory_bytes;  // of kind "used"
+  std::optional<int> exit_code;         // as in Failure
+};
+
+struct Progress {
+  int64_t step = 0;
+  int64_t total_steps = 0;  // 0: not known
+  int64_t epoch = 0;        // from 0
+  std::optional<int> percentage;
+  std::optional<double> remaining_seconds;
+  std::optional<double> samples_per_second;  // over the last two seconds or ten steps, whichever is longer
+  std::optional<double> loss;
+  std::optional<double> accuracy;  // of the last evaluation that measured it
+  std::string accuracy_split;      // "validation" | "test"
+  double learning_rate = 0;
+  std::chrono::system_clock::time_point last_updated{};
+};
+
+struct JobSnapshot {
+  JobDescription description;
+  JobPhase phase = JobPhase::kPending;
+  int generation = 0;
+  int restarts = 0;
+  std::chrono::system_clock::time_point start_time{};
+  std::optional<std::chrono::system_clock::time_point> completion_time;
+  double elapsed_seconds = 0;                     // since start_time, until now or the completion
+  std::vector<RankSnapshot> ranks;                // of this launcher, by rank
+  std::optional<Progress> progress;               // empty before the first step
+  std::optional<double> mean_samples_per_second;  // over all steps, their own time only
+  std::optional<Failure> last_failure;
+  std::optional<double> goodput;  // WorkLedger; empty before the first step
+  int64_t malformed_events = 0;
+  bool ready = false;
+  std::string ready_reason;  // why not
+};
+
+// Thread-safe: the launcher's loop writes, the HTTP thread reads. Every `now` is the steady clock's, not
+// decreasing. A rank that was never announced by RankStarted is ignored.
+//
+// The job's steps, samples and loss are those of its leader, the lowest rank of this launcher that has
+// reported a step in this generation. Counters of the whole job (lockstep_steps_total …) are fed by rank 0
+// alone, so that the sum over several launchers is right.
+class JobState {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // `metrics` outlives this.
+  JobState(JobDescription description, JobMetrics& metrics, TimePoint now);
+
+  // The ranks of this launcher are about to start: at first (0) and after each Restarting.
+  void GenerationStarted(int generation, TimePoint now);
+  void RankStarted(const RankIdentity& identity, int pid, TimePoint now);
+  void ApplyEvent(int rank, const contract::Event& event, TimePoint now);
+  void MalformedEvent(int rank);
+  // `exit_code` as a shell gives it.
+  void RankExited(int rank, int exit_code, TimePoint now);
+
+  // A generation is over and another one will come. Not called when the job ends.
+  void Restarting(RestartReason reason, Failure failure, TimePoint now);
+  // `failure` when it did not succeed.
+  void Finished(bool succeeded, std::optional<Failure> failure, TimePoint now);
+
+  // The loop is alive: call at least every kTickInterval. Lock-free.
+  void Tick(TimePoint now) { last_tick_.store(now.time_since_epoch().count(), std::memory_order_relaxed); }
+  // The time since the last Tick (or the start).
+  std::chrono::steady_clock::duration LoopSilence(TimePoint now) const;
+
+  JobSnapshot Snapshot(TimePoint now) const;
+  // What AssessHang needs.
+  std::vector<RankProgress> rank_progress() const;
+  double median_step_seconds() const;
+
+ private:
+  struct Rank {
+    RankSnapshot snapshot;
+    TimePoint started{};
+    TimePoint last_progress{};
+    bool stepped = false;  // in this generation
+  };
+
+  void ApplyStep(Rank& rank, const contract::StepEvent& event, TimePoint now);
+  std::chrono::system_clock::time_point ToWall(TimePoint time) const;
+  std::string WhyNotReady(TimePoint now) const;
+
+  const JobDescription description_;
+  JobMetrics& metrics_;
+  const TimePoint started_;
+  const std::chrono::system_clock::time_point started_wall_;
+  std::atomic<int64_t> last_tick_;
+
+  mutable std::mutex mutex_;  // guards all below
+  JobPhase phase_ = JobPhase::kPending;
+  int generation_ = 0;
+  int restarts_ = 0;
+  std::map<int, Rank> ranks_;
+  int leader_ = -1;
+  std::optional<Progress> progress_;
+  ProgressMeter meter_;
+  WorkLedger ledger_;
+  RestartReason restart_reason_ = RestartReason::kOther;
+  std::optional<Failure> last_failure_;
+  std::optional<TimePoint> completed_;
+  int64_t malformed_events_ = 0;
+};
+
+// The loop's ticks, and when their absence makes /healthz fail.
+inline constexpr std::chrono::seconds kTickInterval{2};
+inline constexpr std::chrono::seconds kLoopSilenceLimit{5};
+// A program that never reports a step is ready once all its processes have run this long.
+inline constexpr std::chrono::seconds kReadyWithoutSteps{5};
+
+}  // namespace lockstep::telemetry

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "launcher/telemetry/job_state.h"
+
+namespace lockstep::telemetry {
+
+// The JSON of /status: the manifest's status block as far as one launcher knows it (same names, same types:
+// rates, loss and accuracy are strings there, since Kubernetes' APIs have no floats), and `ranks`. Times are
+// RFC 3339, UTC.
+std::string StatusDocument(const JobSnapshot& snapshot);
+
+}  // namespace lockstep::telemetry
