@@ -1,0 +1,97 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "common/unique_fd.h"
+
+namespace lockstep::process {
+
+// One process to be started.
+struct Launch {
+  int rank = 0;
+  int local_rank = 0;  // different for every launch of a generation on this machine
+  std::string role;
+  std::vector<std::string>
+      command;  // at least the program: a path, or a name to be found in the environment's PATH
+  std::vector<std::pair<std::string, std::string>> environment;  // complete: nothing is inherited
+  std::string working_directory;                                 // empty: the launcher's
+  std::vector<int> cpus;                                         // affinity; empty: the launcher's
+  uint64_t open_files = 0;  // soft RLIMIT_NOFILE, if the launcher raised its own; 0: the launcher's
+};
+
+enum class OutputStream { kStdout, kStderr };
+
+// The read ends of a child's pipes, non-blocking and close-on-exec.
+struct ChildPipes {
+  UniqueFd out;
+  UniqueFd err;
+  UniqueFd events;
+};
+
+// How a process ended.
+struct ExitStatus {
+  int exit_code = 0;  // as a shell has it: 128 + n when signal n ended it
+  int signal = 0;     // 0: it exited
+  bool core_dumped = false;
+  int64_t max_rss_bytes = 0;
+};
+
+// Why a process could not be started, besides the status. kNotFound and kCannotExecute are permanent.
+enum class SpawnFailure { kNotFound, kCannotExecute, kResources };
+SpawnFailure SpawnFailureOf(const Status& status);
+
+// An owned process: its pid can't be reused while this lives. Move-only.
+//
+// The child is the leader of a process group of its own, is killed when the thread that spawned it ends (so
+// spawn from a thread that lives as long as the launcher), has default signal handling, /dev/null as its
+// standard input, and no descriptors but 0, 1, 2 and the events pipe, whose number (3) is in
+// LOCKSTEP_EVENTS_FD.
+class ChildProcess {
+ public:
+  struct Spawned;
+
+  // Returns when the program runs (after exec). Failures name the file: kNotFound: there is no such program
+  // (a shell's 127); kPermissionDenied, kInvalidArgument: it is there but can't be executed, or its
+  // interpreter, the working directory or a CPU is wrong (126); others: the machine is out of something.
+  static Result<Spawned> Spawn(const Launch& launch);
+
+  ChildProcess() = default;
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  // Kills the group of a process that has not been waited for, and waits for it.
+  ~ChildProcess();
+
+  // 0 when there is none: moved from, or waited for.
+  pid_t pid() const { return pid_; }
+  // Readable once the process has ended.
+  int pidfd() const { return pidfd_.get(); }
+
+  // Both do nothing when there is no process any more.
+  void Signal(int signal) const;
+  void SignalGroup(int signal) const;
+
+  // Whether it has ended; it stays to be waited for.
+  bool HasEnded() const;
+  // Releases an ended process; empty while it runs.
+  std::optional<ExitStatus> TryWait();
+
+ private:
+  ChildProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  void KillAndWait();
+
+  pid_t pid_ = 0;
+  UniqueFd pidfd_;
+};
+
+struct ChildProcess::Spawned {
+  ChildProcess process;
+  ChildPipes pipes;
+};
+
+}  // namespace lockstep::process

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::process {
+
+enum class ExitReason {
+  kCompleted,      // exit code 0
+  kError,          // another exit code
+  kSignal,         // a signal that we did not send
+  kOutOfMemory,    // SIGKILL by the kernel's out-of-memory killer
+  kStopped,        // the signal that we sent
+  kCannotExecute,  // never ran: not found (127) or not executable (126)
+  kNotStarted,     // never ran: the machine was out of something; retryable
+};
+
+// "Completed", "Error", "Signal", "OOMKilled", "Stopped", "CannotExecute", "NotStarted": as manifests and
+// metrics have it.
+std::string_view ReasonName(ExitReason reason);
+
+// How one rank ended.
+struct ExitReport {
+  int rank = 0;
+  int local_rank = 0;
+  std::string role;
+  pid_t pid = 0;      // 0: never ran
+  int exit_code = 0;  // as a shell has it: 128 + n for signal n
+  int signal = 0;     // 0: it exited
+  bool core_dumped = false;
+  ExitReason reason = ExitReason::kCompleted;
+  bool asked_to_stop = false;  // we had signalled it before it ended
+  std::string detail;          // why it never ran; else empty
+  std::chrono::system_clock::time_point started;
+  std::chrono::system_clock::time_point ended;
+  int64_t max_rss_bytes = 0;
+  std::vector<std::string> last_lines;  // of its output, at most 20; filled in by OutputLog::Complete
+  std::string log_file;                 // likewise
+};
+
+// Whether it ended otherwise than it should: not by exit code 0, and not because of us. `exit code 75`
+// (checkpointed and stopped) is no failure.
+bool IsFailure(const ExitReport& report);
+
+// The failure that the others followed from; null when there is none. It is the first in `reports` (which are
+// in the order of exits), but a rank that only lost its peers (exit codes 11 and 12) gives way to one that
+// ended for a reason of its own.
+const ExitReport* FirstFailure(const std::vector<ExitReport>& reports);
+
+// "SIGSEGV: invalid memory access"
+std::string SignalInWords(int signal);
+// "killed by signal 11 (SIGSEGV: invalid memory access), core dumped"; "exit code 127: command not found".
+std::string ExitInWords(const ExitReport& report);
+
+}  // namespace lockstep::process

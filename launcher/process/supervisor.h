@@ -1,0 +1,122 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/event_loop.h"
+#include "common/status.h"
+#include "launcher/process/child_process.h"
+#include "launcher/process/exit_report.h"
+#include "launcher/process/oom_counter.h"
+
+namespace lockstep::process {
+
+// Drives the processes of one generation on this machine: starts them, passes on what they write, notices
+// each end, stops them, and when the last has ended kills whatever they left behind. Then it is ready for the
+// next generation.
+//
+// It takes every child of this process for its own or for an orphan of its own: while it is not idle nothing
+// else may start processes. It makes this process a child subreaper and blocks SIGCHLD in the calling thread
+// (create it, or a SignalWatcher, before any other thread).
+//
+// All callbacks come from the event loop, never from inside Start, Stop or StopNow. They may call any
+// function of the supervisor but must not destroy it. on_all_stopped may call Start.
+class Supervisor {
+ public:
+  struct Callbacks {
+    // Bytes as they were read: partial lines, any bytes. Valid during the call. Never after on_all_stopped,
+    // but after on_exit of the same rank where its children still write.
+    std::function<void(int local_rank, OutputStream stream, std::string_view bytes)> on_output;
+    // One line of the events pipe without its newline, at most contract::kMaxEventBytes.
+    std::function<void(int local_rank, std::string_view line)> on_event_line;
+    // After everything that the process itself had written. Once for each launch, also for those that could
+    // not be started, in the order of the exits.
+    std::function<void(const ExitReport& report)> on_exit;
+    // All have ended, nothing of them is left on the machine; reports in the order of the exits.
+    std::function<void(const std::vector<ExitReport>& reports)> on_all_stopped;
+  };
+
+  //             Start      Stop       StopNow    grace over  last exit   swept
+  // kIdle       →kRunning  –          –          –           –           –
+  // kRunning    refused    →kStopping →kKilling  –           →kSweeping  –
+  // kStopping   refused    –          →kKilling  →kKilling   →kSweeping  –
+  // kKilling    refused    –          –          –           →kSweeping  –
+  // kSweeping   refused    –          –          –           –           →kIdle, on_all_stopped
+  enum class State { kIdle, kRunning, kStopping, kKilling, kSweeping };
+
+  Supervisor(EventLoop& loop, Callbacks callbacks);
+  // Kills what still runs, without callbacks; blocks until it is gone.
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Starts all of them. A process that can't be started is reported by on_exit like one that ended at once;
+  // the others run. kFailedPrecondition when not idle, kInvalidArgument for no launches or a local rank given
+  // twice.
+  Status Start(std::vector<Launch> launches);
+
+  // SIGTERM (and SIGCONT, for those that are stopped) to the group of every process, and SIGKILL when `grace`
+  // is over. A grace of 0 is StopNow. Does nothing when already stopping.
+  void Stop(std::chrono::milliseconds grace);
+  void StopNow();
+
+  // Sends `signal` to one process (not its group): SIGABRT for its stacks, say. Doesn't count as asking it to
+  // stop.
+  void Signal(int local_rank, int signal);
+
+  // Stops and continues the reading of output (not of events): for a console that can't keep up. The
+  // processes block in their writes meanwhile.
+  void PauseOutput();
+  void ResumeOutput();
+
+  State state() const { return state_; }
+  // 0 when it doesn't run.
+  pid_t pid(int local_rank) const;
+  // Lines of the events pipes that were longer than contract::kMaxEventBytes and so were skipped; over all
+  // generations.
+  uint64_t overlong_event_lines() const { return overlong_event_lines_; }
+
+ private:
+  struct Child;
+  enum class Event { kStart, kStop, kStopNow, kGraceOver, kLastExit, kSwept };
+
+  void Handle(Event event);
+  void StartOne(const Launch& launch);
+  void WatchPipes(Child& child);
+  void AskToStop(int signal);
+  void OnPipe(Child& child, int which);
+  void OnSigchld();
+  void OnEnded(Child& child);
+  void Deliver(Child& child, int which, std::string_view bytes);
+  void DeliverEvents(Child& child, std::string_view bytes);
+  void Drain(Child& child, int which);
+  void ClosePipe(Child& child, int which);
+  void ReportExit(ExitReport report);
+  void Sweep();
+  void FinishGeneration();
+
+  EventLoop& loop_;
+  Callbacks callbacks_;
+  UniqueFd sigchld_;
+  OomCounter oom_;
+  State state_ = State::kIdle;
+  bool output_paused_ = false;
+  std::map<int, std::unique_ptr<Child>> children_;  // by local rank
+  size_t running_ = 0;                              // not reported yet
+  std::vector<ExitReport> reports_;
+  EventLoop::TimerId grace_timer_ = 0;
+  EventLoop::TimerId sweep_timer_ = 0;
+  EventLoop::TimerId not_started_timer_ = 0;
+  std::vector<ExitReport> not_started_;
+  std::chrono::steady_clock::time_point sweep_deadline_;
+  uint64_t overlong_event_lines_ = 0;
+  std::unique_ptr<char[]> buffer_;
+};
+
+}  // namespace lockstep::process
