@@ -46,6 +46,7 @@ enum class CleanPodPolicy { kNone, kRunning, kAll };
 struct VirtualDevices {
   int per_device = 1;
   std::optional<int64_t> memory_limit;  // bytes
+  bool operator==(const VirtualDevices&) const = default;
 };
 
 struct DeviceMemory {
@@ -53,6 +54,7 @@ struct DeviceMemory {
   std::optional<int64_t> limit;    // bytes; with kLimit
   std::optional<double> fraction;  // (0, 1]; with kFraction
   MemoryEnforcement enforce = MemoryEnforcement::kNone;
+  bool operator==(const DeviceMemory&) const = default;
 };
 
 struct Devices {
@@ -63,12 +65,14 @@ struct Devices {
   DeviceMemory memory;
   bool soft_placement = false;
   bool log_placement = false;
+  bool operator==(const Devices&) const = default;
 };
 
 // First and last layer of a pipeline's stage, both included.
 struct LayerRange {
   int first = 0;
   int last = 0;
+  bool operator==(const LayerRange&) const = default;
 };
 
 struct Strategy {
@@ -83,11 +87,13 @@ struct Strategy {
   std::optional<int> micro_batches;
   PipelineSchedule schedule = PipelineSchedule::kGPipe;
   Scaling scaling = Scaling::kKeepGlobalBatch;
+  bool operator==(const Strategy&) const = default;
 };
 
 struct LayerPlacement {
   std::string match;
   std::string device;  // as written
+  bool operator==(const LayerPlacement&) const = default;
 };
 
 struct Data {
@@ -96,6 +102,7 @@ struct Data {
   int64_t validation_samples = 0;  // taken off the end of the training samples
   int64_t samples = 0;             // Digits: training samples to draw; 0: the default of the format
   int64_t test_samples = 0;        // Digits: test samples to draw
+  bool operator==(const Data&) const = default;
 };
 
 struct Layer {
@@ -106,28 +113,32 @@ struct Layer {
   bool use_bias = true;
   std::string kernel_initializer = "GlorotUniform";
   double kernel_l2 = 0;  // kernelRegularizer: {l2: 1e-4}
+  bool operator==(const Layer&) const = default;
 };
 
 struct Model {
   std::vector<Layer> layers;
   Loss loss = Loss::kSparseCategoricalCrossentropy;
   std::vector<Metric> metrics;
+  bool operator==(const Model&) const = default;
 };
 
 struct Optimizer {
   OptimizerType type = OptimizerType::kSgd;
-  double learning_rate = 0.01;
-  double momentum = 0;    // SGD
-  bool nesterov = false;  // SGD
-  double beta1 = 0.9;     // Adam
-  double beta2 = 0.999;   // Adam
-  double epsilon = 1e-7;  // Adam; Keras' default
+  double learning_rate = 0.01;  // Adam's default is 0.001
+  double momentum = 0;          // SGD
+  bool nesterov = false;        // SGD
+  double beta1 = 0.9;           // Adam
+  double beta2 = 0.999;         // Adam
+  double epsilon = 1e-7;        // Adam; Keras' default
+  bool operator==(const Optimizer&) const = default;
 };
 
 struct Checkpoint {
   std::string directory;
   int64_t every = 0;  // steps; 0: at the end of every epoch
   int keep = 3;
+  bool operator==(const Checkpoint&) const = default;
 };
 
 struct Trainer {
@@ -136,9 +147,10 @@ struct Trainer {
   Optimizer optimizer;
   int64_t batch_size = 32;  // global
   int64_t epochs = 1;
-  uint64_t seed = 0;
+  uint64_t seed = 0;  // at most 2^63 - 1, the largest integer of the Kubernetes API
   Precision precision = Precision::kFloat32;
   std::optional<Checkpoint> checkpoint;
+  bool operator==(const Trainer&) const = default;
 };
 
 struct Program {
@@ -148,22 +160,26 @@ struct Program {
   std::vector<std::pair<std::string, std::string>> environment;
   std::string working_directory;
   std::optional<std::string> progress_log_pattern;
+  bool operator==(const Program&) const = default;
 };
 
 struct Network {
   std::string interface;  // empty: the one of the rendezvous
   bool rdma = false;
+  bool operator==(const Network&) const = default;
 };
 
 struct Http {
   std::string address = "127.0.0.1";
   int port = 0;
+  bool operator==(const Http&) const = default;
 };
 
 struct ExitCodeRule {
   std::vector<int> codes;
   std::string reason;  // empty: any; "OOMKilled"
   ExitAction action = ExitAction::kRestart;
+  bool operator==(const ExitCodeRule&) const = default;
 };
 
 struct RunPolicy {
@@ -177,6 +193,7 @@ struct RunPolicy {
   CleanPodPolicy clean_pod_policy = CleanPodPolicy::kNone;
   std::optional<std::chrono::seconds> progress_deadline;
   std::optional<int> min_replicas;
+  bool operator==(const RunPolicy&) const = default;
 };
 
 // What the fields directly under `spec` say for one role named "worker", spec.roles says for several.
@@ -187,6 +204,7 @@ struct Role {
   Devices devices;
   std::optional<Program> program;  // instead of the job's
   std::string pod_template_json;   // as it was written, as JSON; empty: none
+  bool operator==(const Role&) const = default;
 };
 
 struct TrainingJob {
@@ -205,6 +223,7 @@ struct TrainingJob {
   RunPolicy run_policy;
   bool suspend = false;
   bool inject_launcher = false;
+  bool operator==(const TrainingJob&) const = default;
 };
 
 }  // namespace lockstep::spec
