@@ -26,7 +26,7 @@ enum class PeerKind : uint8_t { kRank = 1, kLauncher = 2 };
 // Who a client says it is, and proves to be entitled to.
 struct PeerIdentity {
   PeerKind kind = PeerKind::kRank;
-  std::string job;         // at most 63 bytes
+  std::string job = {};    // at most 63 bytes
   int64_t generation = 0;  // a rank's own; a launcher's highest seen, -1 for none
   int32_t index = 0;       // rank, or replica
 };
@@ -36,7 +36,7 @@ inline constexpr size_t kMaxJobBytes = 63;
 
 // The answer to an authenticated client.
 struct Welcome {
-  Status status;            // not OK: refused, and why
+  Status status = {};       // not OK: refused, and why
   int64_t generation = -1;  // the one that is current
 };
 std::string EncodeWelcome(const Welcome& welcome);

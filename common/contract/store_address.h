@@ -28,7 +28,7 @@ Result<HostPort> ParseHostPort(std::string_view text);
 std::string FormatHostPort(std::string_view host, uint16_t port);
 
 struct SocketAddress {
-  sockaddr_storage storage{};
+  sockaddr_storage storage = {};
   socklen_t length = 0;
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }

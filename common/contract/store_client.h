@@ -27,13 +27,13 @@ namespace lockstep::contract {
 class StoreClient : public Store {
  public:
   struct Options {
-    std::string address;  // HOST:PORT, [V6]:PORT
+    std::string address = {};  // HOST:PORT, [V6]:PORT
     Token token;
-    std::string job;
+    std::string job = {};
     int64_t generation = 0;
     int32_t rank = 0;
-    std::string store_id;  // hexadecimal digits; empty: any store that knows the token
-    Deadline deadline;     // of the connecting
+    std::string store_id = {};  // hexadecimal digits; empty: any store that knows the token
+    Deadline deadline = {};     // of the connecting
   };
 
   // Tries again, with growing and jittered pauses, while the name is not known, the connection is refused or
@@ -50,22 +50,27 @@ class StoreClient : public Store {
   Status Wait(const std::vector<std::string>& keys, Deadline deadline) override;
 
  private:
-  explicit StoreClient(UniqueFd socket);
+  StoreClient(UniqueFd socket, std::string address);
+
+  static Result<std::unique_ptr<StoreClient>> ConnectOnce(const Options& options);
+  Status Handshake(const Options& options);
+  Result<std::string> ReceiveFrame(Deadline deadline);
 
   Result<std::string> Call(StoreRequest request, Deadline deadline);
   Status SendAll(std::string_view frame, Deadline deadline);
-  void ReceiveSome(Deadline deadline);
+  Status ReceiveSome(Deadline deadline);
   void Dispatch();
   void Fail(Status status);
 
   const UniqueFd socket_;
+  const std::string address_;
 
   // One thread at a time writes; one at a time reads, for all that wait, and hands the answers out.
-  std::mutex write_mutex_;
-  std::mutex mutex_;  // guards all below
+  FrameBuffer received_{kMaxHandshakeFrameBytes};  // of the thread that reads
+  std::mutex mutex_;                               // guards all below
   std::condition_variable changed_;
+  bool writing_ = false;
   bool reading_ = false;
-  FrameBuffer received_{kMaxStoreFrameBytes};
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::optional<StoreReply>> calls_;  // under way; empty: not answered
   Status failed_;                                        // once not OK, for every call

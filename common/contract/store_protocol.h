@@ -18,18 +18,18 @@ inline constexpr size_t kMaxValueBytes = 1 << 20;
 inline constexpr size_t kMaxStoreFrameBytes = kMaxValueBytes + 8 * 1024;
 
 struct StoreRequest {
-  FrameType verb = FrameType::kGet;  // kSet, kGet, kAdd or kWait
-  uint32_t id = 0;                   // the client's choice; not 0
-  uint32_t timeout_ms = 0;           // how long the store may let kGet and kWait wait
-  std::vector<std::string> keys;     // one, but for kWait
-  std::string value;                 // kSet
-  int64_t amount = 0;                // kAdd
+  FrameType verb = FrameType::kGet;    // kSet, kGet, kAdd or kWait
+  uint32_t id = 0;                     // the client's choice; not 0
+  uint32_t timeout_ms = 0;             // how long the store may let kGet and kWait wait
+  std::vector<std::string> keys = {};  // one, but for kWait
+  std::string value = {};              // kSet
+  int64_t amount = 0;                  // kAdd
 };
 
 struct StoreReply {
   uint32_t id = 0;  // 0: not an answer; the store says why it is about to close the connection
   Status status;
-  std::string value;  // kGet: the value; kAdd: the sum, decimal
+  std::string value = {};  // kGet: the value; kAdd: the sum, decimal
 };
 
 // kInvalidArgument, naming the limit, for a key or value that is too long, an empty key, no keys, or too
