@@ -37,7 +37,7 @@ struct Response {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;  // left out on the wire for HEAD; its length is sent
-  std::vector<std::pair<std::string, std::string>> headers;
+  std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
 // Runs on the server's thread, one at a time, while every other client waits: it must be quick, must not
