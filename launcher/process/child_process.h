@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ struct Launch {
   int rank = 0;
   int local_rank = 0;  // different for every launch of a generation on this machine
   std::string role;
+  bool own_trainer = false;  // its exit codes mean what contract/exit_codes.h says
   std::vector<std::string>
       command;  // at least the program: a path, or a name to be found in the environment's PATH
   std::vector<std::pair<std::string, std::string>> environment;  // complete: nothing is inherited
@@ -76,13 +78,14 @@ class ChildProcess {
   void Signal(int signal) const;
   void SignalGroup(int signal) const;
 
-  // Whether it has ended; it stays to be waited for.
-  bool HasEnded() const;
+  // How it ended (without the memory it used); empty while it runs. It stays to be waited for.
+  std::optional<ExitStatus> Peek() const;
   // Releases an ended process; empty while it runs.
   std::optional<ExitStatus> TryWait();
 
  private:
   ChildProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  std::optional<ExitStatus> Wait(int options) const;
   void KillAndWait();
 
   pid_t pid_ = 0;

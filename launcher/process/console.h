@@ -8,10 +8,11 @@
 #include <string_view>
 
 #include "common/event_loop.h"
-#include "common/status.h"
 #include "launcher/process/child_process.h"
 
 namespace lockstep::process {
+
+class ConsoleSink;
 
 // The launcher's own standard output and error as places for lines, with a status line below them on a
 // terminal.
@@ -30,7 +31,8 @@ class Console {
   };
 
   // The descriptors are not owned, and their flags, which other programs share, are left as they are.
-  static Result<std::unique_ptr<Console>> Create(EventLoop& loop, const Options& options);
+  // Where one is closed or can't be written, what goes there is dropped.
+  static std::unique_ptr<Console> Create(EventLoop& loop, const Options& options);
   // Erases the status line and flushes, waiting at most a second for the reader.
   ~Console();
   Console(const Console&) = delete;
@@ -53,15 +55,13 @@ class Console {
   bool Flush(std::chrono::milliseconds limit);
 
  private:
-  class Sink;
-  explicit Console(EventLoop& loop);
-  Sink& SinkOf(OutputStream stream) const;
+  Console(EventLoop& loop, const Options& options);
+  ConsoleSink& SinkOf(OutputStream stream) const;
   void UpdateCongestion();
 
-  EventLoop& loop_;
-  std::shared_ptr<Sink> out_;
-  std::shared_ptr<Sink> err_;  // the same as out_ where both are the same file
-  Sink* status_sink_ = nullptr;
+  std::shared_ptr<ConsoleSink> out_;
+  std::shared_ptr<ConsoleSink> err_;  // the same as out_ where both are the same file, to keep the order
+  ConsoleSink* status_sink_ = nullptr;
   bool congested_ = false;
   std::function<void(bool)> on_congestion_;
 };

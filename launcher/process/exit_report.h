@@ -29,9 +29,10 @@ struct ExitReport {
   int rank = 0;
   int local_rank = 0;
   std::string role;
-  pid_t pid = 0;      // 0: never ran
-  int exit_code = 0;  // as a shell has it: 128 + n for signal n
-  int signal = 0;     // 0: it exited
+  bool own_trainer = false;  // its exit codes mean what contract/exit_codes.h says
+  pid_t pid = 0;             // 0: never ran
+  int exit_code = 0;         // as a shell has it: 128 + n for signal n
+  int signal = 0;            // 0: it exited
   bool core_dumped = false;
   ExitReason reason = ExitReason::kCompleted;
   bool asked_to_stop = false;  // we had signalled it before it ended
@@ -43,12 +44,12 @@ struct ExitReport {
   std::string log_file;                 // likewise
 };
 
-// Whether it ended otherwise than it should: not by exit code 0, and not because of us. `exit code 75`
-// (checkpointed and stopped) is no failure.
+// Whether it ended otherwise than it should: not by exit code 0, and not because of us. The trainer's exit
+// code 75 (checkpointed and stopped) is no failure.
 bool IsFailure(const ExitReport& report);
 
 // The failure that the others followed from; null when there is none. It is the first in `reports` (which are
-// in the order of exits), but a rank that only lost its peers (exit codes 11 and 12) gives way to one that
+// in the order of exits), but a trainer that only lost its peers (exit codes 11 and 12) gives way to one that
 // ended for a reason of its own.
 const ExitReport* FirstFailure(const std::vector<ExitReport>& reports);
 

@@ -13,18 +13,22 @@ namespace lockstep::process {
 // /proc/vmstat for the whole machine where there is no such file.
 class OomCounter {
  public:
-  // A cgroup's path under its mount, from the text of /proc/PID/cgroup; empty when there is no memory cgroup.
-  // Where mounts are comes from /proc/self/mountinfo.
+  // The file with the counter of a process, from the texts of its /proc/PID/cgroup and of
+  // /proc/self/mountinfo.
   static std::string CounterFile(const std::string& cgroup_text, const std::string& mountinfo_text);
 
   // Forgets all kills until now. Call it before the processes are started.
   void Reset();
 
-  // Whether the out-of-memory killer has struck in the memory cgroup of `pid` (running, or ended and not yet
-  // waited for) more often than this function has said so. Each kill is told once.
+  // Whether the out-of-memory killer has struck in this process's memory cgroup, or in that of `pid`
+  // (running, or ended and not yet waited for), more often than this function has said so. Each kill is told
+  // once.
   bool TakeKill(pid_t pid);
 
  private:
+  bool TakeKillIn(const std::string& file);
+
+  std::string own_file_;
   std::map<std::string, int64_t> taken_;  // by counter file: kills already told
 };
 

@@ -54,8 +54,9 @@ class OutputLog {
  private:
   struct Rank;
   OutputLog(EventLoop& loop, Options options);
-  void WriteFile(Rank& rank, std::string_view bytes);
-  void EndLine(Rank& rank, OutputStream stream, std::string_view line);
+  void Clear();
+  static void WriteFile(Rank& rank, std::string_view bytes);
+  void EndLine(Rank& rank, std::string_view prefix, std::string_view line, std::string& text);
   void ShowPartial(Rank& rank, OutputStream stream);
 
   EventLoop& loop_;

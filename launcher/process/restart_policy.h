@@ -22,7 +22,6 @@ struct ExitCodeRule {
 struct RestartRules {
   std::vector<ExitCodeRule> exit_codes;  // the first that matches decides, before everything built in
   int max_restarts = 3;                  // since the count was last reset
-  bool own_trainer = true;  // codes 2, 3, 10–19 and 75 mean what docs/contract.md says; else a program's
 };
 
 // What the decisions so far leave behind; starts empty.
@@ -39,7 +38,9 @@ enum class Verdict {
   kPermanent,
 };
 
-// One exit by itself. `history` is of the restarts before this exit.
+// One exit by itself. Of the trainer's own codes 2 and 3 are permanent and 10–19 retryable; of a program
+// every one is retryable; 126 and 127 are permanent in both, signals retryable, and a rank's second OOMKilled
+// is permanent. `history` is of the restarts before this exit.
 Verdict Judge(const ExitReport& report, const RestartRules& rules, const RestartHistory& history);
 
 struct Decision {

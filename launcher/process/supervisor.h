@@ -37,7 +37,7 @@ class Supervisor {
     std::function<void(int local_rank, std::string_view line)> on_event_line;
     // After everything that the process itself had written. Once for each launch, also for those that could
     // not be started, in the order of the exits.
-    std::function<void(const ExitReport& report)> on_exit;
+    std::function<void(ExitReport& report)> on_exit;
     // All have ended, nothing of them is left on the machine; reports in the order of the exits.
     std::function<void(const std::vector<ExitReport>& reports)> on_all_stopped;
   };
@@ -86,18 +86,19 @@ class Supervisor {
   struct Child;
   enum class Event { kStart, kStop, kStopNow, kGraceOver, kLastExit, kSwept };
 
+  Status Prepare();
   void Handle(Event event);
   void StartOne(const Launch& launch);
-  void WatchPipes(Child& child);
   void AskToStop(int signal);
-  void OnPipe(Child& child, int which);
+  void WatchPipe(Child& child, int which);
+  size_t ReadPipe(Child& child, int which, size_t limit);
+  void Drain(Child& child, int which);
+  void DeliverEvents(Child& child, std::string_view bytes);
+  void ClosePipe(Child& child, int which);
   void OnSigchld();
   void OnEnded(Child& child);
-  void Deliver(Child& child, int which, std::string_view bytes);
-  void DeliverEvents(Child& child, std::string_view bytes);
-  void Drain(Child& child, int which);
-  void ClosePipe(Child& child, int which);
   void ReportExit(ExitReport report);
+  void ScheduleSweep(std::chrono::milliseconds delay);
   void Sweep();
   void FinishGeneration();
 
@@ -110,6 +111,7 @@ class Supervisor {
   std::map<int, std::unique_ptr<Child>> children_;  // by local rank
   size_t running_ = 0;                              // not reported yet
   std::vector<ExitReport> reports_;
+  std::chrono::milliseconds grace_{0};
   EventLoop::TimerId grace_timer_ = 0;
   EventLoop::TimerId sweep_timer_ = 0;
   EventLoop::TimerId not_started_timer_ = 0;

@@ -1,0 +1,321 @@
+#include "launcher/process/child_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "common/contract/environment.h"
+#include "common/contract/exit_codes.h"
+#include "launcher/process/exec_child.h"
+
+namespace lockstep::process {
+
+namespace {
+
+constexpr char kDefaultPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr size_t kStackBytes = 64 * 1024;
+
+struct Pipe {
+  UniqueFd read, write;
+};
+
+// Both ends away from 0–3, which the child gives to others, and the read end non-blocking.
+Result<Pipe> MakePipe() {
+  std::array<int, 2> fds;
+  if (::pipe2(fds.data(), O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
+  Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  for (UniqueFd* end : {&pipe.read, &pipe.write}) {
+    if (end->get() > kEventsFdInChild) continue;
+    const int moved = ::fcntl(end->get(), F_DUPFD_CLOEXEC, kEventsFdInChild + 1);
+    if (moved < 0) return Status::FromErrno(errno, "dup of a pipe");
+    end->reset(moved);
+  }
+  if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return Status::FromErrno(errno, "fcntl of a pipe");
+  return pipe;
+}
+
+std::string PathOf(const Launch& launch) {
+  for (const auto& [name, value] : launch.environment) {
+    if (name == "PATH") return value;
+  }
+  return kDefaultPath;
+}
+
+// What exec is to try, in this order.
+std::vector<std::string> Candidates(const Launch& launch) {
+  const std::string& program = launch.command.front();
+  if (program.find('/') != std::string::npos) return {program};
+  std::vector<std::string> candidates;
+  const std::string path = PathOf(launch);
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    candidates.push_back(folder.empty() ? "./" + program : folder + "/" + program);
+    begin = end + 1;
+  }
+  return candidates;
+}
+
+// The interpreter that the first line of a script names; empty when it names none.
+std::string InterpreterOf(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return {};
+  std::array<char, 256> buffer;
+  const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
+  std::string_view text(buffer.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  if (!text.starts_with("#!")) return {};
+  text = text.substr(
+      2, text.find('\n') == std::string_view::npos ? std::string_view::npos : text.find('\n') - 2);
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  text.remove_prefix(begin);
+  return std::string(text.substr(0, text.find_first_of(" \t")));
+}
+
+std::string Absolute(const std::string& path, const std::string& working_directory) {
+  return path.starts_with('/') || working_directory.empty() ? path : working_directory + "/" + path;
+}
+
+Status ExecFailure(const Launch& launch, int error, const std::string& tried) {
+  const std::string& program = launch.command.front();
+  const bool searched = program.find('/') == std::string::npos;
+  const std::string file = Absolute(tried, launch.working_directory);
+  struct stat info;
+  const bool exists = ::stat(file.c_str(), &info) == 0;
+  if ((error == ENOENT || error == ENOTDIR) && !exists) {
+    if (searched) return NotFound(program + ": command not found in PATH (" + PathOf(launch) + ")");
+    return NotFound(program + ": no such file" +
+                    (launch.working_directory.empty() || program.starts_with('/')
+                         ? ""
+                         : " in the working directory " + launch.working_directory));
+  }
+  if (error == ENOENT) {
+    const std::string interpreter = InterpreterOf(file);
+    if (!interpreter.empty()) {
+      const bool carriage_return = interpreter.ends_with('\r');
+      return InvalidArgument(file + ": bad interpreter: " +
+                             (carriage_return ? interpreter.substr(0, interpreter.size() - 1) +
+                                                    " with a carriage return (the file has DOS line ends)"
+                                              : interpreter + " (in its first line) does not exist"));
+    }
+    return InvalidArgument(file + ": can't be executed: the dynamic loader that it asks for does not exist");
+  }
+  if (error == EACCES) {
+    if (exists && S_ISDIR(info.st_mode)) return PermissionDenied(file + ": is a directory, not a program");
+    return PermissionDenied(file + ": not executable (permission denied)");
+  }
+  if (error == ENOEXEC) {
+    return InvalidArgument(
+        file + ": not executable: neither a program for this machine nor a script that begins with #!");
+  }
+  if (error == ENOMEM || error == EAGAIN || error == EMFILE || error == ENFILE) {
+    return Status::FromErrno(error, "execute " + file);
+  }
+  return InvalidArgument(file + ": can't be executed: " + std::strerror(error));
+}
+
+Status Explain(const Launch& launch, const ExecRequest& request, const std::vector<std::string>& candidates) {
+  switch (request.failed) {
+    case ExecRequest::Step::kNone:
+      break;
+    case ExecRequest::Step::kWorkingDirectory:
+      return InvalidArgument("working directory " + launch.working_directory + ": " +
+                             std::strerror(request.error));
+    case ExecRequest::Step::kAffinity:
+      return InvalidArgument("CPU affinity of " + launch.command.front() + ": " +
+                             std::strerror(request.error) +
+                             " (a CPU that is offline, or not this launcher's to use)");
+    case ExecRequest::Step::kDescriptors:
+      return Status::FromErrno(request.error, "descriptors of " + launch.command.front());
+    case ExecRequest::Step::kExec:
+      return ExecFailure(launch, request.error, candidates[request.failed_candidate]);
+  }
+  return {};
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> EnvironmentStrings(const Launch& launch) {
+  std::vector<std::string> strings;
+  for (const auto& [name, value] : launch.environment) {
+    if (name != contract::kEventsFd) strings.push_back(name + "=" + value);
+  }
+  strings.push_back(std::string(contract::kEventsFd) + "=" + std::to_string(kEventsFdInChild));
+  return strings;
+}
+
+// A stack for the child, with a page below it that nobody may touch.
+class ChildStack {
+ public:
+  ChildStack() {
+    base_ =
+        ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (base_ != MAP_FAILED) ::mprotect(base_, 4096, PROT_NONE);
+  }
+  ChildStack(const ChildStack&) = delete;
+  ChildStack& operator=(const ChildStack&) = delete;
+  ~ChildStack() {
+    if (ok()) ::munmap(base_, kStackBytes);
+  }
+  bool ok() const { return base_ != MAP_FAILED; }
+  void* top() const { return static_cast<char*>(base_) + kStackBytes; }
+
+ private:
+  void* base_;
+};
+
+}  // namespace
+
+SpawnFailure SpawnFailureOf(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kNotFound:
+      return SpawnFailure::kNotFound;
+    case StatusCode::kPermissionDenied:
+    case StatusCode::kInvalidArgument:
+      return SpawnFailure::kCannotExecute;
+    default:
+      return SpawnFailure::kResources;
+  }
+}
+
+Result<ChildProcess::Spawned> ChildProcess::Spawn(const Launch& launch) {
+  if (launch.command.empty() || launch.command.front().empty()) return InvalidArgument("no command given");
+
+  std::array<Pipe, 3> pipes;
+  for (Pipe& pipe : pipes) {
+    Result<Pipe> made = MakePipe();
+    if (!made.ok()) return made.status();
+    pipe = std::move(made).value();
+  }
+  UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null) return Status::FromErrno(errno, "open /dev/null");
+  if (null.get() <= kEventsFdInChild) null.reset(::fcntl(null.get(), F_DUPFD_CLOEXEC, kEventsFdInChild + 1));
+  const ChildStack stack;
+  if (!null || !stack.ok()) return Status::FromErrno(errno, "spawn " + launch.command.front());
+
+  // All memory is taken here: the child shares this address space and must not allocate.
+  const std::vector<std::string> candidates = Candidates(launch);
+  const std::vector<std::string> environment = EnvironmentStrings(launch);
+  std::vector<char*> argv = Pointers(launch.command);
+  std::vector<char*> envp = Pointers(environment);
+  std::vector<char*> paths = Pointers(candidates);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const int cpu : launch.cpus) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE)
+      return InvalidArgument("CPU " + std::to_string(cpu) + " does not exist");
+    CPU_SET(cpu, &cpus);
+  }
+
+  ExecRequest request;
+  request.parent = ::getpid();
+  request.descriptors = {null.get(), pipes[0].write.get(), pipes[1].write.get(), pipes[2].write.get()};
+  request.working_directory = launch.working_directory.empty() ? nullptr : launch.working_directory.c_str();
+  request.cpus = launch.cpus.empty() ? nullptr : &cpus;
+  request.open_files = launch.open_files;
+  request.candidates = paths.data();
+  request.argv = argv.data();
+  request.envp = envp.data();
+
+  // As posix_spawn does it, which has no parent-death signal: the child borrows this address space until exec
+  // while this thread sleeps. No signal handler of ours may run there, so all are blocked until they are
+  // reset.
+  sigset_t all, old_mask;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &old_mask);
+  int pidfd = -1;
+  const pid_t pid =
+      ::clone(RunExecChild, stack.top(), CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &request, &pidfd);
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &old_mask, nullptr);
+  if (pid < 0) return Status::FromErrno(error, "start a process for " + launch.command.front());
+
+  Spawned spawned{ChildProcess(pid, UniqueFd(pidfd)),
+                  {std::move(pipes[0].read), std::move(pipes[1].read), std::move(pipes[2].read)}};
+  if (request.failed != ExecRequest::Step::kNone) return Explain(launch, request, candidates);
+  return spawned;
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, 0)), pidfd_(std::move(other.pidfd_)) {}
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  if (this != &other) {
+    KillAndWait();
+    pid_ = std::exchange(other.pid_, 0);
+    pidfd_ = std::move(other.pidfd_);
+  }
+  return *this;
+}
+
+ChildProcess::~ChildProcess() { KillAndWait(); }
+
+void ChildProcess::KillAndWait() {
+  if (pid_ == 0) return;
+  SignalGroup(SIGKILL);
+  Signal(SIGKILL);
+  pollfd ended{pidfd_.get(), POLLIN, 0};
+  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
+  }
+  TryWait();
+  pid_ = 0;
+}
+
+void ChildProcess::Signal(int signal) const {
+  if (pid_ != 0) ::kill(pid_, signal);
+}
+
+void ChildProcess::SignalGroup(int signal) const {
+  if (pid_ != 0) ::kill(-pid_, signal);
+}
+
+std::optional<ExitStatus> ChildProcess::Wait(int options) const {
+  if (pid_ == 0) return std::nullopt;
+  siginfo_t info{};
+  rusage usage{};
+  // The system call rather than waitid(), which doesn't give the usage.
+  long result;
+  do {
+    result = ::syscall(SYS_waitid, P_PID, pid_, &info, WEXITED | WNOHANG | __WALL | options, &usage);
+  } while (result != 0 && errno == EINTR);
+  // Somebody else has waited for it: nothing is known but that it is gone.
+  if (result != 0) return ExitStatus{.exit_code = contract::kExitSignalBase + SIGKILL, .signal = SIGKILL};
+  if (info.si_pid == 0) return std::nullopt;
+  ExitStatus status;
+  status.max_rss_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024;
+  if (info.si_code == CLD_EXITED) {
+    status.exit_code = info.si_status;
+  } else {
+    status.signal = info.si_status;
+    status.exit_code = contract::kExitSignalBase + info.si_status;
+    status.core_dumped = info.si_code == CLD_DUMPED;
+  }
+  return status;
+}
+
+std::optional<ExitStatus> ChildProcess::Peek() const { return Wait(WNOWAIT); }
+
+std::optional<ExitStatus> ChildProcess::TryWait() {
+  std::optional<ExitStatus> status = Wait(0);
+  if (status) pid_ = 0;
+  return status;
+}
+
+}  // namespace lockstep::process
