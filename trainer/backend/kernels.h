@@ -41,8 +41,9 @@ class DenseKernel {
     float* dbias = nullptr;
   };
   virtual void Bind(const Variables& variables) = 0;
-  // The parameters changed: copies in another order or type are to be made anew.
-  virtual void ParametersChanged() = 0;
+  // Elements [begin, end) of the kernel, as stored, changed: copies in another order or type are to be made
+  // anew.
+  virtual void KernelChanged(int64_t begin, int64_t end) = 0;
 
   virtual void Forward(int64_t n, const void* x, void* y) = 0;
   // Writes dkernel, dbias and, unless null, dx. `dy` is overwritten (by the gradient before the activation).

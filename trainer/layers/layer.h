@@ -47,7 +47,8 @@ class Layer {
 
   // In the order of variables(). Before the first pass, and again whenever they moved.
   virtual void Bind(const std::vector<BoundVariable>& variables) = 0;
-  virtual void ParametersChanged() = 0;
+  // Elements [begin, end) of variable `index`, as stored, changed.
+  virtual void ParametersChanged(int index, int64_t begin, int64_t end) = 0;
 
   // See DenseKernel: x, dx have the input's type, y output_type(), dy output_gradient_type().
   virtual void Forward(int64_t n, const void* x, void* y) = 0;

@@ -64,7 +64,7 @@ class Model {
   LossResult TrainStep(const void* inputs, const void* labels, int64_t n, float scale,
                        const GradientsReady& on_gradients_ready);
 
-  // The forward pass and the loss alone. n may be 0.
+  // The forward pass and the loss alone. n may be 0; both passes take at most max_local_batch samples.
   LossResult Evaluate(const void* inputs, const void* labels, int64_t n);
 
   // The outputs (logits) of the last TrainStep or Evaluate, float32 [n, outputs()], in the backend's memory;
