@@ -12,6 +12,10 @@
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
 
+namespace lockstep::trainer::collectives {
+class InProcessSegments;
+}
+
 // strategy/: how the processes of a job train one model together. A strategy owns the flat buffers
 // (parameters, gradients, optimizer state), decides who sums and updates what and when, and agrees with the
 // others on what all must agree on: the loss, the step at which to stop, the parameters. What carries the
@@ -53,6 +57,7 @@ struct Options {
   std::string reach;
   std::chrono::milliseconds setup_timeout{60'000};
   std::chrono::milliseconds collective_timeout{60'000};  // of each wait for the others
+  collectives::InProcessSegments* segments = nullptr;    // ranks are threads of this process (tests)
 };
 
 // This rank's share of a global batch. What the pointers mean is Model::TrainStep's.

@@ -18,6 +18,9 @@ struct GlooOptions {
   std::string interface;
   std::string reach;
   Deadline deadline;  // for connecting
+  // Messages name global ranks: rank r of this group is first_rank + r * rank_stride.
+  int first_rank = 0;
+  int rank_stride = 1;
 };
 
 // Ranks on several machines, over TCP. Connects every rank with every other; a new generation makes a new

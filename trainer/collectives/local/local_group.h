@@ -1,13 +1,13 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/contract/store.h"
+#include "common/unique_fd.h"
 #include "trainer/collectives/communicator.h"
 #include "trainer/collectives/local/shared_segment.h"
 
@@ -16,62 +16,89 @@ namespace lockstep::trainer::collectives {
 struct LocalGroupOptions {
   int rank = 0;  // among the ranks of this machine
   int size = 1;
-  int first_global_rank = 0;         // of the machine's rank 0: messages name global ranks
-  contract::Store* store = nullptr;  // used while joining and by CreateSegment; unused when size is 1
-  std::string key = "local";         // prefix of the keys; one for each machine and group
+  int first_rank = 0;                // global rank of the machine's rank 0: messages name global ranks
+  contract::Store* store = nullptr;  // used by Join and CreateSegment; none needed when size is 1
+  std::string key = "local";         // prefix of the keys; another for each machine, and for each group on it
+  int threads = 1;                   // that a rank computes with
   Deadline deadline;                 // for joining
-  int threads = 1;                   // that this rank computes with; decides who may spin
+  InProcessSegments* segments = nullptr;  // ranks are threads of this process (tests)
 };
 
 // The processes of one machine: who they are, whether they live, and how one waits for another. The ground on
-// which LocalCommunicator and the shared-memory strategy stand.
+// which LocalCommunicator and the strategies stand.
 //
-// Waiting is a short spin, only while no more ranks are awake than there are cores for them, and then a
-// futex. A rank that sleeps looks every 100 ms whether its peers live. The first failure anybody finds (a
-// dead process, a missed deadline, an Abort) is written down for all: every rank's pending and later waits
-// throw CollectiveLost with it.
+// To wait is to spin for a short while, only as long as no more ranks are awake than there are cores for, and
+// then to sleep on a futex. A rank that waits looks ten times a second whether its peers live. The first
+// failure that anybody finds (a dead process, a rank that left, a missed deadline, an Abort) is written down
+// for all: the pending and later waits of every rank throw CollectiveLost with it.
 //
-// Ranks may also be threads of one process, each with a group of its own (tests); a destroyed group counts as
-// left.
+// Threads: one that calls everything, and beside it one that may Wait as kHelper; Wake, Abort and
+// ThrowIfFailed from any.
 class LocalGroup {
  public:
-  // Returns when all ranks have joined. Throws RendezvousFailed naming who is missing, or OutOfMemory.
+  // Returns when all ranks have come. Throws RendezvousFailed naming who has not, or OutOfMemory.
   static std::unique_ptr<LocalGroup> Join(const LocalGroupOptions& options);
+  // Counts as leaving: peers that still wait for this rank fail.
   ~LocalGroup();
 
   LocalGroup(const LocalGroup&) = delete;
   LocalGroup& operator=(const LocalGroup&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
 
-  // A further segment, of the same `size` on every rank, zero at first: rank 0 creates it. Collective.
-  SharedSegment CreateSegment(std::string_view name, size_t size, Deadline deadline);
+  // Collective: a segment of `size` bytes, the same on every rank, zero at first. Returns when all have
+  // mapped it. Throws RendezvousFailed, OutOfMemory, CollectiveLost.
+  SharedSegment CreateSegment(std::string_view name, size_t size, Deadline deadline, bool resident = true);
 
-  // What a rank waits for. `missing(r)`: rank r has not yet done what is waited for; the wait is over when no
-  // rank is missing. Reads shared atomics with memory_order_seq_cst. `operation` goes into messages
-  // ("all-reduce").
-  using Missing = std::function<bool(int)>;
-  void Wait(std::string_view operation, const Missing& missing, Deadline deadline);
-  // As above, but also returns (false) as soon as there is something to do meanwhile: `work` does some and
-  // says whether it did. Wakes the sleepers. A rank calls it after it has stored, with memory_order_seq_cst,
-  // what completes a wait.
-  void Wake();
+  // What a waiting rank finds when it looks: kIdle to go on waiting, kProgress to look again at once (it did
+  // some work meanwhile), kDone to return. It reads what other ranks publish with memory_order_seq_cst.
+  enum class Look { kIdle, kProgress, kDone };
+  // A rank's second thread waits as kHelper: one that serves in the background and never spins.
+  enum class Waiter { kMain, kHelper };
+  // Waits until look() says kDone. `missing(r)`: local rank r is being waited for; for messages. `operation`:
+  // what for ("all-reduce of step 3").
+  void Wait(std::string_view operation, const std::function<Look()>& look,
+            const std::function<bool(int)>& missing, Deadline deadline, Waiter waiter = Waiter::kMain);
+  // Wakes whoever sleeps, at next to no cost when nobody does. To be called after publishing, with
+  // memory_order_seq_cst, what ends a wait.
+  void Wake() noexcept;
+  // How many ranks do not sleep.
+  int awake() const;
+  // How many ranks can compute at once on the cores this rank may use, at least 1.
+  int room() const { return room_; }
 
   void Barrier(std::string_view operation, Deadline deadline);
 
-  // Writes down that this rank has failed, for all to see. Any thread.
+  // Writes down that this rank has failed.
   void Abort() noexcept;
-  // Throws CollectiveLost if anybody has failed.
-  void ThrowIfFailed(std::string_view operation);
+  void ThrowIfFailed(std::string_view operation) const;
 
  private:
   struct Control;
   struct Member;
-  LocalGroup() = default;
+  enum class Failure : int;
 
-  int rank_ = 0;
-  int size_ = 1;
+  explicit LocalGroup(const LocalGroupOptions& options);
+  void AwaitMembers();
+  void FindRoom();
+  void WatchPeers();
+  bool MaySpin() const;
+  void ThrowIfGone(std::string_view operation, const std::function<bool(int)>& missing,
+                   bool look_at_processes);
+  [[noreturn]] void ThrowLate(std::string_view operation, const std::function<bool(int)>& missing,
+                              std::chrono::nanoseconds waited);
+  std::string NameOf(int local_rank) const;
+  void Fail(Failure failure, int culprit) noexcept;
+
+  LocalGroupOptions options_;
+  SharedSegment segment_;
+  Control* control_ = nullptr;
+  Member* members_ = nullptr;
+  uint64_t barriers_ = 0;
+  int room_ = 1;
+  std::vector<int> rivals_;       // ranks that may run on a core that this one may run on; itself included
+  std::vector<UniqueFd> pidfds_;  // of each rank; none for a thread of this process
 };
 
 }  // namespace lockstep::trainer::collectives

@@ -1,13 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "common/contract/store.h"
-#include "common/unique_fd.h"
 
 namespace lockstep::trainer::collectives {
 
@@ -16,43 +17,49 @@ namespace lockstep::trainer::collectives {
 // meet; the memory goes when the last process that maps it ends, however it ends. Its size is sealed, so a
 // peer cannot make an access fault.
 //
-// Move-only. Safe to read and write from all processes at once as far as the contents allow it (atomics).
+// A handle; copies are the same memory, which is unmapped with the last of them.
 class SharedSegment {
  public:
   SharedSegment() = default;
-  SharedSegment(SharedSegment&& other) noexcept;
-  SharedSegment& operator=(SharedSegment&& other) noexcept;
-  ~SharedSegment();
 
-  // `size` bytes, zero, page-aligned. Throws OutOfMemory.
-  static SharedSegment Create(std::string_view name, size_t size);
+  // `size` > 0 bytes, zero, page-aligned; `resident`: taken at once and in huge pages where the kernel grants
+  // them, else as they are touched. Throws OutOfMemory.
+  static SharedSegment Create(std::string_view name, size_t size, bool resident = true);
 
-  // Tells the store where this segment is; it must live until every peer has attached.
-  // Throws RendezvousFailed.
+  // Tells the store where this segment is; it must live until every peer has attached. Throws
+  // RendezvousFailed.
   void Publish(contract::Store& store, std::string_view key, contract::Store::Deadline deadline) const;
 
-  // Waits for the key and maps what it names. Throws RendezvousFailed (not there in time, its process is
-  // gone, not of `size` bytes, not in this PID namespace) or OutOfMemory.
+  // Waits for the key and maps what it names. Throws RendezvousFailed (not there in time, its process is gone
+  // or in another PID namespace, not of `size` bytes) or OutOfMemory.
   static SharedSegment Attach(contract::Store& store, std::string_view key, size_t size,
-                              contract::Store::Deadline deadline);
+                              contract::Store::Deadline deadline, bool resident = true);
 
-  std::span<std::byte> bytes() const { return {static_cast<std::byte*>(address_), size_}; }
-  std::byte* data() const { return static_cast<std::byte*>(address_); }
-  size_t size() const { return size_; }
-  // Views a part of it as `count` objects; `offset` must be aligned for T.
+  explicit operator bool() const { return mapping_ != nullptr; }
+  std::byte* data() const;
+  size_t size() const;
+  // A part of it as `count` objects; `offset` must be aligned for T.
   template <typename T>
   std::span<T> View(size_t offset, size_t count) const {
     return {reinterpret_cast<T*>(data() + offset), count};
   }
 
  private:
-  SharedSegment(UniqueFd fd, void* address, size_t size)
-      : fd_(std::move(fd)), address_(address), size_(size) {}
-  static SharedSegment Map(UniqueFd fd, size_t size);
+  struct Mapping;
+  std::shared_ptr<const Mapping> mapping_;
+};
 
-  UniqueFd fd_;
-  void* address_ = nullptr;
-  size_t size_ = 0;
+// For ranks that are threads of one process (tests): hands all of them the same mapping of a segment, so that
+// a thread sanitizer sees who touches what. Safe for threads.
+class InProcessSegments {
+ public:
+  void Put(std::string_view key, const SharedSegment& segment);
+  // Empty if nobody has put it.
+  SharedSegment Find(std::string_view key) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, SharedSegment, std::less<>> segments_;
 };
 
 }  // namespace lockstep::trainer::collectives

@@ -1,0 +1,13 @@
+#include "trainer/strategy/one_device.h"
+
+namespace lockstep::trainer::strategy {
+
+StepResult OneDevice::TrainStep(const Batch& batch) {
+  const double penalty = Penalty();
+  const LossResult result = model_->TrainStep(
+      batch.inputs, batch.labels, batch.local_samples, 1.0f / static_cast<float>(batch.global_samples),
+      [&](int64_t begin, int64_t end) { Update(static_cast<size_t>(begin), static_cast<size_t>(end)); });
+  return Finished(ReportOf(result, batch), batch, penalty);
+}
+
+}  // namespace lockstep::trainer::strategy

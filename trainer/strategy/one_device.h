@@ -1,0 +1,15 @@
+#pragma once
+
+#include "trainer/strategy/replicated.h"
+
+namespace lockstep::trainer::strategy {
+
+// One process: each range of the parameters is updated as soon as its gradients are complete, while they are
+// in the cache.
+class OneDevice final : public Replicated {
+ public:
+  using Replicated::Replicated;
+  StepResult TrainStep(const Batch& batch) override;
+};
+
+}  // namespace lockstep::trainer::strategy
