@@ -5,7 +5,8 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-add_compile_options(-Wall -Wextra -fno-omit-frame-pointer)
+# Designated initialisers leave out what has a default.
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -fno-omit-frame-pointer)
 if(LOCKSTEP_WERROR)
   add_compile_options(-Werror)
 endif()

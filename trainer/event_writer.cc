@@ -17,29 +17,29 @@ namespace {
 constexpr auto kStepInterval = std::chrono::milliseconds(10);
 constexpr int kPatienceMilliseconds = 1000;
 
-}  // namespace
-
-EventWriter EventWriter::FromEnvironment() {
+UniqueFd InheritedPipe() {
   const char* number = std::getenv(contract::kEventsFd);
-  if (number == nullptr) return EventWriter(UniqueFd());
-  UniqueFd pipe(std::atoi(number));
-  // A number that is no descriptor of ours is treated as none.
-  const int flags = ::fcntl(pipe.get(), F_GETFL);
-  if (flags < 0) {
-    (void)pipe.release();
-    return EventWriter(UniqueFd());
-  }
-  ::fcntl(pipe.get(), F_SETFL, flags | O_NONBLOCK);
-  ::fcntl(pipe.get(), F_SETFD, FD_CLOEXEC);
-  return EventWriter(std::move(pipe));
+  if (number == nullptr) return UniqueFd();
+  const int fd = std::atoi(number);
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0) return UniqueFd();  // no descriptor of ours
+  ::fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return UniqueFd(fd);
 }
 
+}  // namespace
+
+EventWriter::EventWriter() : EventWriter(InheritedPipe()) {}
+
 void EventWriter::Write(const contract::Event& event) {
+  std::lock_guard lock(mutex_);
   Flush();
   Send(event);
 }
 
 void EventWriter::WriteStep(const contract::StepEvent& step) {
+  std::lock_guard lock(mutex_);
   if (pending_) {
     contract::StepEvent sum = step;
     sum.steps += pending_->steps;

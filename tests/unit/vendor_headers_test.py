@@ -10,7 +10,7 @@ RULES = {
     r"<(yaml-cpp)/": ["launcher/spec"],
     r"<(microhttpd|httplib)\.h": ["launcher/http"],
     r"<(prometheus)/": ["launcher/telemetry"],
-    r"<(CLI)/": ["launcher/cli"],
+    r"<(CLI)/": ["launcher/cli", "launcher/main.cc"],
     r"[<\"](oneapi/dnnl|dnnl)": ["trainer/backend/cpu", "tests/bench/compute"],
     r"[<\"](gloo)/": ["trainer/collectives/gloo"],
     r"<(libdeflate)\.h": ["trainer/data"],
@@ -43,7 +43,7 @@ def main() -> int:
                     continue
                 include = line.split(None, 1)[1]
                 for pattern, folders in RULES.items():
-                    if re.match(pattern, include) and not any(where.startswith(f + "/") for f in folders):
+                    if re.match(pattern, include) and not any(where.startswith((f + "/", f)) for f in folders):
                         wrong.append(f"{where}:{number}: {include} belongs in {' or '.join(folders)}")
                 own = re.match(r'"(common|launcher|trainer)/', include)
                 if own and own.group(1) not in may_include:

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+// cli/: the command line, one file a subcommand. Each adds itself to the app and says what is to run when it
+// was chosen; the work is done in the folders below.
+namespace lockstep::cli {
+
+// What main() is to do once the arguments are read; returns the exit code.
+using Action = std::function<int()>;
+
+void AddRun(CLI::App& app, Action& action);
+void AddValidate(CLI::App& app, Action& action);
+void AddSchema(CLI::App& app, Action& action);
+void AddDevices(CLI::App& app, Action& action);
+void AddVersion(CLI::App& app, Action& action);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,144 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/contract/exit_codes.h"
+#include "common/inherited_environment.h"
+#include "launcher/cli/commands.h"
+#include "launcher/job/runner.h"
+#include "launcher/placement/discover.h"
+#include "launcher/placement/render.h"
+#include "launcher/process/guard.h"
+#include "launcher/spec/manifest.h"
+#include "launcher/spec/unsupported.h"
+#include "launcher/spec/validate.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct Arguments {
+  std::string manifest;
+  std::string job;  // which of the manifest's; empty: the only one
+  bool dry_run = false;
+  std::string output = "yaml";
+  job::RunOptions options;
+};
+
+// The job to run; false, and said why, when there is none.
+bool ReadJob(const Arguments& arguments, spec::TrainingJob& job) {
+  const Result<std::string> text = spec::ReadManifestFile(arguments.manifest);
+  if (!text.ok()) {
+    std::cerr << text.status().message() << "\n";
+    return false;
+  }
+  spec::Manifests manifests = spec::ReadManifests(*text, arguments.manifest);
+  for (const std::string& notice : manifests.notices) std::cerr << notice << "\n";
+  for (const spec::Diagnostic& error : manifests.errors) std::cerr << error.ToString() << "\n";
+  if (!manifests.errors.empty()) return false;
+
+  std::string names;
+  spec::TrainingJob* found = nullptr;
+  for (spec::TrainingJob& each : manifests.jobs) {
+    names += (names.empty() ? "" : ", ") + each.name;
+    if (arguments.job.empty() ? manifests.jobs.size() == 1 : each.name == arguments.job) found = &each;
+  }
+  if (found == nullptr) {
+    std::cerr << arguments.manifest << ": "
+              << (manifests.jobs.empty()  ? "has no TrainingJob"
+                  : arguments.job.empty() ? "has several jobs (" + names + "); choose one with --job"
+                                          : "has no job \"" + arguments.job + "\", only " + names)
+              << "\n";
+    return false;
+  }
+  job = std::move(*found);
+  return true;
+}
+
+// False, and said by name, when the job asks for what this version cannot do.
+bool CanRun(const Arguments& arguments, const spec::TrainingJob& job) {
+  const auto unsupported = spec::UnsupportedFields(job);
+  for (const spec::Finding& finding : unsupported) {
+    std::cerr << arguments.manifest << ": " << finding.path << ": " << finding.what << "\n";
+  }
+  const int replicas = job.roles.front().replicas;
+  if (arguments.options.replica < 0 || arguments.options.replica >= replicas) {
+    std::cerr << "--replica " << arguments.options.replica << ": the job has " << replicas
+              << " replicas, numbered from 0\n";
+    return false;
+  }
+  if (arguments.options.replica > 0 &&
+      (arguments.options.rendezvous.empty() || arguments.options.token_file.empty())) {
+    std::cerr
+        << "--replica " << arguments.options.replica
+        << " needs --rendezvous HOST:PORT, where replica 0 listens, and --token-file, a copy of its token\n";
+    return false;
+  }
+  return unsupported.empty();
+}
+
+int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
+  const placement::Environment inherited = InheritedEnvironment();
+  const std::string& role = job.roles.front().name;
+  placement::GenerationFacts facts;
+  facts.self = static_cast<size_t>(arguments.options.replica);
+  facts.master_address = "127.0.0.1";
+  facts.trainer_program = job::TrainerProgram();
+  facts.inherited = inherited;
+  const auto plan =
+      placement::Assign(job,
+                        {.role = role,
+                         .inventory = placement::Discover({.gpus = placement::NeedsGpus(job, role)}),
+                         .inherited = inherited},
+                        facts);
+  if (!plan.ok()) {
+    std::cerr << "lockstep: " << plan.status().message() << "\n";
+    return contract::kExitUsage;
+  }
+  if (job.trainer) {
+    const Status divides = spec::CheckBatchDivides(job.trainer->batch_size, plan->world_size);
+    if (!divides.ok()) {
+      std::cerr << "lockstep: " << divides.message() << "\n";
+      return contract::kExitUsage;
+    }
+  }
+  for (const std::string& notice : plan->notices) std::cerr << "lockstep: " << notice << "\n";
+  std::cout << placement::RenderPlan(
+      *plan, arguments.output == "json" ? placement::PlanFormat::kJson : placement::PlanFormat::kYaml);
+  return contract::kExitDone;
+}
+
+int RunCommand(const Arguments& arguments) {
+  spec::TrainingJob job;
+  if (!ReadJob(arguments, job) || !CanRun(arguments, job)) return contract::kExitUsage;
+  if (arguments.dry_run) return DryRun(arguments, job);
+  job::RunOptions options = arguments.options;
+  options.job = std::move(job);
+  return process::RunGuarded([&options] { return job::Run(options); });
+}
+
+}  // namespace
+
+void AddRun(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("run", "Run a job on this machine, or as one machine of several");
+  auto arguments = std::make_shared<Arguments>();
+  job::RunOptions& options = arguments->options;
+  command->add_option("MANIFEST", arguments->manifest, "a file with a TrainingJob, or - for standard input")
+      ->required();
+  command->add_option("--job", arguments->job, "the job's name, where the manifest has several");
+  command->add_flag("--dry-run", arguments->dry_run, "print each process's devices, environment and command");
+  command->add_option("-o,--output", arguments->output, "of --dry-run: yaml or json")
+      ->check(CLI::IsMember({"yaml", "json"}));
+  command->add_option("--replica", options.replica, "which of the job's machines this is; 0 leads");
+  command->add_option("--rendezvous", options.rendezvous,
+                      "HOST:PORT of replica 0: where it listens, and where the others find it");
+  command->add_option("--token-file", options.token_file,
+                      "the job's secret; replica 0 makes the file if it is not there");
+  command->add_option("--run-dir", options.run_folder, "where logs and other files of this run go");
+  command->add_flag("-q,--quiet", options.quiet, "only the ranks' output and errors");
+  command->callback([&action, arguments] { action = [arguments] { return RunCommand(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

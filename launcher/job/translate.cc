@@ -1,0 +1,104 @@
+#include "launcher/job/translate.h"
+
+#include <csignal>
+
+#include "common/contract/exit_codes.h"
+#include "launcher/spec/enums.h"
+
+namespace lockstep::job {
+
+process::RestartRules RestartRulesOf(const spec::RunPolicy& policy) {
+  const auto action = [](spec::ExitAction from) {
+    switch (from) {
+      case spec::ExitAction::kFail:
+        return process::RuleAction::kFail;
+      case spec::ExitAction::kIgnore:
+        return process::RuleAction::kIgnore;
+      case spec::ExitAction::kRestart:
+        break;
+    }
+    return process::RuleAction::kRestart;
+  };
+  process::RestartRules rules{.exit_codes = {}, .max_restarts = policy.max_restarts};
+  for (const spec::ExitCodeRule& rule : policy.exit_codes) {
+    rules.exit_codes.push_back({.codes = rule.codes, .reason = rule.reason, .action = action(rule.action)});
+  }
+  return rules;
+}
+
+telemetry::JobLabels LabelsOf(const spec::TrainingJob& job) {
+  return {.name = job.name,
+          .namespace_name = job.namespace_name,
+          .strategy = std::string(spec::Name(job.strategy.type)),
+          .framework = job.trainer ? "Lockstep" : std::string(spec::Name(job.program->framework))};
+}
+
+telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_size) {
+  const telemetry::JobLabels labels = LabelsOf(job);
+  return {.name = labels.name,
+          .namespace_name = labels.namespace_name,
+          .strategy = labels.strategy,
+          .framework = labels.framework,
+          .world_size = world_size,
+          .reports_steps = job.trainer.has_value()};
+}
+
+process::Launch LaunchOf(const placement::ProcessPlan& plan) {
+  return {.rank = plan.rank,
+          .local_rank = plan.local_rank,
+          .role = plan.role,
+          .command = plan.command,
+          .environment = plan.environment,
+          .working_directory = plan.working_directory,
+          .cpus = plan.devices.cpus};
+}
+
+rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std::string& hang) {
+  return {.process = report.local_rank,
+          .rank = report.rank,
+          .exit_code = report.exit_code,
+          .reason = hang.empty() ? std::string(process::ReasonName(report.reason)) : kHangReason,
+          .message = "rank " + std::to_string(report.rank) + ": " +
+                     (hang.empty() ? process::ExitInWords(report) : hang)};
+}
+
+process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_trainer) {
+  process::ExitReport report;
+  report.rank = failure.rank;
+  report.local_rank = failure.process;
+  report.own_trainer = own_trainer;
+  report.exit_code = failure.exit_code;
+  report.signal =
+      failure.exit_code > contract::kExitSignalBase ? failure.exit_code - contract::kExitSignalBase : 0;
+  report.reason = process::ExitReason::kError;
+  using process::ExitReason;
+  for (const ExitReason reason :
+       {ExitReason::kSignal, ExitReason::kOutOfMemory, ExitReason::kCannotExecute, ExitReason::kNotStarted}) {
+    if (failure.reason == process::ReasonName(reason)) report.reason = reason;
+  }
+  if (failure.reason == kHangReason) report.reason = ExitReason::kSignal;
+  report.detail = failure.message;
+  return report;
+}
+
+telemetry::Failure TelemetryFailureOf(const rendezvous::FailureReport& failure) {
+  return {.rank = failure.rank,
+          .replica = failure.replica,
+          .process = failure.process,
+          .exit_code = failure.exit_code,
+          .reason = failure.reason,
+          .message = failure.message,
+          .time = std::chrono::system_clock::now()};
+}
+
+telemetry::RestartReason RestartReasonOf(const std::string& reason) {
+  using telemetry::RestartReason;
+  if (reason == kHangReason) return RestartReason::kHang;
+  if (reason == kReplicaLostReason) return RestartReason::kReplicaLost;
+  if (reason == process::ReasonName(process::ExitReason::kOutOfMemory)) return RestartReason::kOutOfMemory;
+  if (reason == process::ReasonName(process::ExitReason::kSignal)) return RestartReason::kSignal;
+  if (reason == process::ReasonName(process::ExitReason::kError)) return RestartReason::kExitCode;
+  return RestartReason::kOther;
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/placement/assign.h"
+#include "launcher/process/child_process.h"
+#include "launcher/process/exit_report.h"
+#include "launcher/process/restart_policy.h"
+#include "launcher/rendezvous/membership.h"
+#include "launcher/spec/training_job.h"
+#include "launcher/telemetry/job_metrics.h"
+#include "launcher/telemetry/job_state.h"
+
+// The words of one folder in those of another: spec, placement, process, rendezvous and telemetry don't know
+// each other, job/ knows them all. Pure.
+namespace lockstep::job {
+
+process::RestartRules RestartRulesOf(const spec::RunPolicy& policy);
+
+telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_size);
+telemetry::JobLabels LabelsOf(const spec::TrainingJob& job);
+
+process::Launch LaunchOf(const placement::ProcessPlan& plan);
+
+// A rank's end as it is told to replica 0, and there again as the restart policy wants it. `hang` is why the
+// launcher itself killed it, or empty.
+rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std::string& hang);
+process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_trainer);
+
+telemetry::Failure TelemetryFailureOf(const rendezvous::FailureReport& failure);
+telemetry::RestartReason RestartReasonOf(const std::string& reason);
+
+// The reason of a failure for which the launcher killed a rank that no longer moved.
+inline constexpr char kHangReason[] = "Hang";
+inline constexpr char kReplicaLostReason[] = "ReplicaLost";
+
+}  // namespace lockstep::job

@@ -1,0 +1,115 @@
+#include "launcher/job/watch.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "common/contract/event.h"
+
+namespace lockstep::job {
+
+namespace {
+
+constexpr auto kShowInterval = std::chrono::milliseconds(100);
+
+int TerminalWidth() {
+  winsize size{};
+  for (const int fd : {STDERR_FILENO, STDOUT_FILENO}) {
+    if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  }
+  return 80;
+}
+
+}  // namespace
+
+Watch::Watch(EventLoop& loop, telemetry::JobState& state, process::Console& console, Options options)
+    : loop_(loop),
+      state_(state),
+      console_(console),
+      options_(std::move(options)),
+      style_(telemetry::ProgressStyle::FromEnvironment(TerminalWidth(), std::getenv("LC_ALL"),
+                                                       std::getenv("LC_CTYPE"), std::getenv("LANG"),
+                                                       std::getenv("NO_COLOR"))) {
+  Tick();
+}
+
+Watch::~Watch() {
+  End();
+  loop_.Cancel(tick_timer_);
+}
+
+void Watch::Begin(std::map<int, int> pids) {
+  pids_ = std::move(pids);
+  running_ = true;
+  hung_ = false;
+  CheckHang();
+}
+
+void Watch::End() {
+  running_ = false;
+  loop_.Cancel(std::exchange(hang_timer_, 0));
+  console_.SetStatusLine("");
+}
+
+// The only thing the launcher does while nothing happens.
+void Watch::Tick() {
+  state_.Tick(Clock::now());
+  if (running_) ShowProgress(/*stepped=*/false);
+  tick_timer_ = loop_.After(telemetry::kTickInterval, [this] { Tick(); });
+}
+
+void Watch::OnEventLine(int rank, std::string_view line) {
+  const Result<contract::Event> event = contract::ParseEvent(line);
+  if (!event.ok()) return state_.MalformedEvent(rank);
+  state_.ApplyEvent(rank, *event, Clock::now());
+  const bool stepped = std::holds_alternative<contract::StepEvent>(*event);
+  if (stepped) ShowProgress(/*stepped=*/true);
+  // A step only moves the deadline on, which the pending check finds out by itself; anything else may bring
+  // it forward. A first step ends the state in which there is nothing to check.
+  if (running_ && (!stepped || hang_timer_ == 0)) CheckHang();
+}
+
+void Watch::CheckHang() {
+  loop_.Cancel(std::exchange(hang_timer_, 0));
+  if (!running_ || hung_) return;
+  const auto now = Clock::now();
+  std::vector<telemetry::RankProgress> ranks = state_.rank_progress();
+  for (telemetry::RankProgress& rank : ranks) {
+    const auto pid = pids_.find(rank.rank);
+    if (pid != pids_.end()) rank.process_state = telemetry::ReadProcessState(pid->second);
+  }
+  const auto assessment = telemetry::AssessHang(options_.hang_rule, ranks, state_.median_step_seconds(), now);
+  if (assessment.hang) {
+    hung_ = true;
+    options_.on_hang(*assessment.hang);
+  } else if (assessment.next_check) {
+    hang_timer_ = loop_.After(*assessment.next_check - now, [this] {
+      hang_timer_ = 0;
+      CheckHang();
+    });
+  }
+}
+
+void Watch::ShowProgress(bool stepped) {
+  if (!options_.shows_progress) return;
+  const auto now = Clock::now();
+  if (console_.has_status_line()) {
+    if (now - last_shown_ < kShowInterval) return;
+    last_shown_ = now;
+    style_.width = TerminalWidth();
+    console_.SetStatusLine(telemetry::FormatProgressLine(state_.Snapshot(now), style_));
+  } else if (stepped) {
+    if (now - last_shown_ < kShowInterval) return;
+    last_shown_ = now;
+    const telemetry::JobSnapshot snapshot = state_.Snapshot(now);
+    if (!snapshot.progress) return;
+    const telemetry::Progress& progress = *snapshot.progress;
+    if (throttle_.ShouldPrint(progress.step, progress.total_steps, progress.epoch, now)) {
+      console_.Write(process::OutputStream::kStderr, telemetry::FormatPlainProgress(snapshot) + "\n");
+    }
+  }
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,150 @@
+#include "trainer/run.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "common/contract/store_client.h"
+#include "common/log.h"
+#include "trainer/backend/factory.h"
+#include "trainer/checkpointing.h"
+#include "trainer/config.h"
+#include "trainer/error.h"
+#include "trainer/process_environment.h"
+#include "trainer/shared_dataset.h"
+#include "trainer/stop_signal.h"
+#include "trainer/train_loop.h"
+
+namespace lockstep::trainer {
+
+namespace {
+
+// How long the ranks may take to come together at the start, and to answer one another later. The launcher
+// finds a hung rank sooner (docs/contract.md); this is the net under it.
+constexpr std::chrono::seconds kMeetingTimeout{120};
+
+std::unique_ptr<contract::Store> ConnectStore(const ProcessEnvironment& environment) {
+  if (environment.world.size == 1) return nullptr;
+  auto store = contract::StoreFromEnvironment(std::chrono::steady_clock::now() + kMeetingTimeout);
+  if (!store.ok()) throw RendezvousFailed(store.status().message());
+  return std::move(*store);
+}
+
+// BFloat16 where the processor has instructions for it; elsewhere an error, or Float32 with soft placement.
+Precision ChoosePrecision(const Config& config, const Backend& backend, bool reports) {
+  if (config.precision != Precision::kBFloat16) return config.precision;
+  const Support support = backend.Supports(Op::kDense, DataType::kBFloat16);
+  if (support.supported && support.native) return config.precision;
+  if (!config.soft_placement) {
+    throw Unsupported("trainer.precision: BFloat16 cannot be had here: " + support.reason +
+                      "; use Float32, or devices.softPlacement: true to fall back on it");
+  }
+  if (reports) log::Warning("trainer.precision: Float32 instead of BFloat16: " + support.reason);
+  return Precision::kFloat32;
+}
+
+strategy::Options StrategyOptions(const Config& config, const ProcessEnvironment& environment,
+                                  contract::Store* store) {
+  return {.kind = config.strategy,
+          .ops = config.cross_device_ops,
+          .world = environment.world,
+          .store = store,
+          .threads = environment.threads,
+          .interface = environment.interface,
+          .reach = environment.store_address,
+          .setup_timeout = kMeetingTimeout,
+          .collective_timeout = kMeetingTimeout};
+}
+
+// In canonical order: the layers from the first to the last, where the flat layout begins with the last.
+std::vector<checkpoint::Variable> CanonicalVariables(const ParameterLayout& layout) {
+  std::vector<checkpoint::Variable> variables;
+  std::string layer;
+  size_t in_layer = 0;  // variables of `layer` so far, which stand in front
+  for (const Variable& variable : layout.variables) {
+    const std::string of = variable.name.substr(0, variable.name.rfind('/'));
+    in_layer = of == layer ? in_layer + 1 : 0;
+    layer = of;
+    variables.insert(variables.begin() + static_cast<std::ptrdiff_t>(in_layer),
+                     {.name = variable.name, .shape = variable.shape.dims()});
+  }
+  return variables;
+}
+
+checkpoint::Signature MakeSignature(const Config& config, Precision precision, const Model& model,
+                                    const data::DatasetView& dataset) {
+  checkpoint::Signature signature;
+  signature.variables = CanonicalVariables(model.layout());
+  const OptimizerOptions& optimizer = config.optimizer;
+  signature.optimizer = optimizer.kind == OptimizerKind::kAdam ? "Adam" : "SGD";
+  if (optimizer.kind == OptimizerKind::kAdam) {
+    signature.slots = {"m", "v"};
+  } else if (optimizer.momentum > 0) {
+    signature.slots = {"momentum"};
+  }
+  signature.precision = precision == Precision::kBFloat16 ? "BFloat16" : "Float32";
+  signature.seed = config.seed;
+  signature.training_samples = dataset.training().count;
+  return signature;
+}
+
+}  // namespace
+
+int Run(EventWriter& events) {
+  const ProcessEnvironment environment = ReadProcessEnvironment();
+  // Until the training runs there is nothing to save: asked to stop before, the process just ends.
+  std::atomic<strategy::Strategy*> training{nullptr};
+  StopSignal stop([&training] {
+    if (strategy::Strategy* running = training.load()) {
+      running->RequestStop();
+    } else {
+      ::_exit(contract::kExitCheckpointed);
+    }
+  });
+
+  events.Write(contract::PhaseEvent{.phase = "Initializing"});
+  const Config config = ReadConfig(environment.config_file);
+  const bool reports = environment.world.rank == 0;
+  const std::unique_ptr<contract::Store> store = ConnectStore(environment);
+  const SharedDataset dataset(config.data, environment.world, store.get(), kMeetingTimeout);
+
+  const auto backend = MakeBackend({.device = "CPU", .threads = environment.threads});
+  const Precision precision = ChoosePrecision(config, *backend, reports);
+  Model model(config.model,
+              {.features = dataset.view().features(),
+               .max_local_batch = MaxLocalBatch(config, environment.world.size),
+               .precision = precision},
+              *backend);
+  const auto optimizer = MakeOptimizer(config.optimizer, *backend);
+  const auto strategy = strategy::MakeStrategy(StrategyOptions(config, environment, store.get()));
+  strategy->Setup(model, *optimizer, config.seed);
+
+  std::unique_ptr<Checkpointing> checkpointing;
+  if (config.checkpoint) {
+    checkpointing = std::make_unique<Checkpointing>(
+        Checkpointing::Options{.config = *config.checkpoint,
+                               .signature = MakeSignature(config, precision, model, dataset.view()),
+                               .world = environment.world,
+                               .job = environment.job,
+                               .generation = environment.generation,
+                               .timeout = kMeetingTimeout},
+        store.get(), model, *strategy, events);
+  }
+  TrainLoop loop({.config = config,
+                  .environment = environment,
+                  .dataset = dataset.view(),
+                  .model = model,
+                  .optimizer = *optimizer,
+                  .strategy = *strategy,
+                  .checkpointing = checkpointing.get(),
+                  .events = events});
+  training = strategy.get();
+  const TrainingEnd end = loop.Run();
+  training = nullptr;
+  return end == TrainingEnd::kStopped ? contract::kExitCheckpointed : contract::kExitDone;
+}
+
+}  // namespace lockstep::trainer
