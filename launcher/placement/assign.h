@@ -29,8 +29,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct DeviceRequest {
   std::string role = "worker";
-  Inventory inventory;    // of this machine
-  Environment inherited;  // of the launcher
+  Inventory inventory = {};    // of this machine
+  Environment inherited = {};  // of the launcher
 };
 
 // How much of a device's memory a process may take.
@@ -45,24 +45,24 @@ struct MemoryShare {
 struct ProcessDevices {
   int local_rank = 0;
   spec::DeviceType type = spec::DeviceType::kCpu;  // kCpu or kGpu
-  std::vector<std::string>
-      devices;  // its own: "CPU:0", or GPU and MIG UUIDs ("GPU:0" where the UUID is not known)
-  std::vector<std::string> visible;  // for CUDA_VISIBLE_DEVICES; more than `devices` with PerReplica
-  std::vector<int> cpus;             // logical ids to bind it to; empty: not bound
-  int numa_node = -1;                // where all of `cpus` are; -1: several or not bound
-  int threads = 1;                   // for arithmetic
-  MemoryShare memory;
+  // Its own: "CPU:0", or GPU and MIG UUIDs ("GPU:0" where the UUID is not known).
+  std::vector<std::string> devices = {};
+  std::vector<std::string> visible = {};  // for CUDA_VISIBLE_DEVICES; more than `devices` with PerReplica
+  std::vector<int> cpus = {};             // logical ids to bind it to; empty: not bound
+  int numa_node = -1;                     // where all of `cpus` are; -1: several or not bound
+  int threads = 1;                        // for arithmetic
+  MemoryShare memory = {};
 };
 
 struct DeviceAssignment {
-  std::string role;
-  std::vector<ProcessDevices> processes;  // by local rank
+  std::string role = {};
+  std::vector<ProcessDevices> processes = {};  // by local rank
   spec::Visibility visibility = spec::Visibility::kPerProcess;
   spec::DeviceType type = spec::DeviceType::kCpu;
-  int physical_devices = 0;  // GPUs or MIG slices in use; 1 for the CPU
+  int physical_devices = 0;  // GPUs or MIG slices that could be used, whether chosen or not; 1 for the CPU
   int logical_devices = 0;   // after `devices.virtual`; for the CPU the processes' shares
   bool shared_gpus = false;  // several processes on one physical GPU
-  std::vector<std::string> notices;
+  std::vector<std::string> notices = {};
 };
 
 // Whether the role could use a GPU: false means that Discover need not ask for them.
@@ -76,25 +76,25 @@ struct ReplicaFacts {
   std::string role = "worker";
   int index = 0;  // within the role
   int processes = 1;
-  std::string address;  // host name or address that the others reach it at
+  std::string address = {};  // host name or address that the others reach it at
 };
 
 // What the rendezvous came to, and where things are on this machine.
 struct GenerationFacts {
   int64_t attempt = 0;
   int64_t generation = 0;
-  std::vector<ReplicaFacts>
-      replicas;     // in order of rank: all ranks of the first come before those of the second
+  std::vector<ReplicaFacts> replicas =
+      {};           // in order of rank: the first one's ranks come before the second's
   size_t self = 0;  // which of them this launcher is
-  std::string master_address;
+  std::string master_address = {};
   int master_port = 0;
-  std::string store_address;         // HOST:PORT; empty: no store
-  std::string token_file;            // a path
-  std::string checkpoint_directory;  // empty: the trainer's own of the manifest, or none
-  std::string trainer_program;       // path of lockstep-trainer
-  std::string trainer_config;        // path of the resolved manifest, JSON
-  int events_fd = -1;                // its number in the process; -1: none
-  Environment inherited;             // of the launcher
+  std::string store_address = {};         // HOST:PORT; empty: no store
+  std::string token_file = {};            // a path
+  std::string checkpoint_directory = {};  // empty: the trainer's own of the manifest, or none
+  std::string trainer_program = {};       // path of lockstep-trainer
+  std::string trainer_config = {};        // path of the resolved manifest, JSON
+  int events_fd = 3;                      // its number in the process (process::ChildProcess); -1: none
+  Environment inherited = {};             // of the launcher
   // per_process_memory_fraction in PYTORCH_ALLOC_CONF is new (late 2025) and refused by older versions, so it
   // is used only where somebody found that the installed one knows it.
   bool pytorch_knows_memory_fraction = false;
@@ -103,24 +103,24 @@ struct GenerationFacts {
 struct ProcessPlan {
   int rank = 0;
   int local_rank = 0;
-  std::string role;
-  ProcessDevices devices;
-  std::vector<std::string> command;  // argv; argv[0] is searched in PATH when it has no slash
-  Variables environment;             // the whole of it
-  Variables changed;  // the part of `environment` that the launcher or the manifest set, in order
-  std::vector<std::string> from_manifest;  // names in `changed` whose values are spec.program.environment's
-  std::string working_directory;           // empty: the launcher's
+  std::string role = {};
+  ProcessDevices devices = {};
+  std::vector<std::string> command = {};  // argv; argv[0] is searched in PATH when it has no slash
+  Variables environment = {};             // the whole of it
+  Variables changed = {};  // the part of `environment` that the launcher or the manifest set, in order
+  std::vector<std::string> from_manifest = {};  // names in `changed` that spec.program.environment set
+  std::string working_directory = {};           // empty: the launcher's
 };
 
 struct Plan {
-  std::vector<ProcessPlan> processes;  // this machine's, by local rank
+  std::vector<ProcessPlan> processes = {};  // this machine's, by local rank
   int world_size = 0;
-  int rank_offset = 0;               // rank of the first of them
-  std::vector<std::string> prepare;  // spec.program.prepare; run once with the first process's environment
+  int rank_offset = 0;                    // rank of the first of them
+  std::vector<std::string> prepare = {};  // spec.program.prepare; run it in the first process's environment
   int physical_devices = 0;
   int logical_devices = 0;
   spec::DeviceType type = spec::DeviceType::kCpu;
-  std::vector<std::string> notices;  // the assignment's and those of the environment
+  std::vector<std::string> notices = {};  // the assignment's and those of the environment
 };
 
 // `assignment` as AssignDevices made it; its processes must be as many as `facts` says of this launcher.

@@ -13,6 +13,8 @@ struct DiscoverOptions {
   std::filesystem::path root = "/";  // where proc/ and sys/ are: another folder for a recorded machine
   bool gpus = true;                  // false: NVIDIA's library is not even opened
   std::string nvml_library = "libnvidia-ml.so.1";  // opened at run time; a file name or a path
+  // Where an MPS control daemon would listen; CUDA_MPS_PIPE_DIRECTORY of the launcher, where that is set.
+  std::filesystem::path mps_pipe_directory = "/tmp/nvidia-mps";
 };
 
 // Never fails: what cannot be read is left out, and a note says so. A machine without readable CPUs counts as

@@ -23,40 +23,39 @@ struct Cpu {
 
 // A slice of a GPU in MIG mode. A process can be given one of them, never two.
 struct MigSlice {
-  std::string uuid;  // "MIG-…"
-  std::string name;  // "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+  std::string uuid = {};  // "MIG-…"
+  std::string name = {};  // "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
   int64_t memory_bytes = 0;
 };
 
 struct Gpu {
-  int index = 0;     // as nvidia-smi counts: by PCI bus id
-  std::string uuid;  // "GPU-…"; empty: not known
-  std::string name;
+  int index = 0;          // as nvidia-smi counts: by PCI bus id
+  std::string uuid = {};  // "GPU-…"; empty: not known
+  std::string name = {};
   int64_t memory_bytes = 0;
-  std::string pci_bus_id;  // as in /sys: "0000:3b:00.0"; empty: not known
-  int numa_node = -1;      // -1: not known
-  bool mig = false;        // in MIG mode: only its slices can be used
-  std::vector<MigSlice> slices;
-  std::string error;  // why it cannot be used ("GPU is lost"); empty: it can
+  std::string pci_bus_id = {};  // as in /sys: "0000:3b:00.0"; empty: not known
+  int numa_node = -1;           // -1: not known
+  bool mig = false;             // in MIG mode: only its slices can be used
+  std::vector<MigSlice> slices = {};
+  std::string error = {};  // why it cannot be used ("GPU is lost"); empty: it can
 };
 
 // One machine, as far as this process may use it.
 struct Inventory {
-  std::vector<Cpu> cpus;            // by id
+  std::vector<Cpu> cpus = {};       // by id
   std::optional<double> cpu_quota;  // CPUs' worth of time that the cgroups grant; empty: no quota
-  std::string cpu_model;
-  std::vector<std::string> cpu_features;  // of those that matter for arithmetic, as /proc/cpuinfo names them
-  int64_t memory_bytes = 0;               // of the machine
-  std::optional<int64_t> memory_limit;    // the tightest of the cgroups, bytes; empty: none
-  std::vector<Gpu> gpus;                  // by index, those in trouble included
-  std::string driver_version;             // NVIDIA's; empty: no driver
-  bool mps = false;                       // an MPS control daemon's pipe is there
-  std::vector<std::string> notes;         // "no NVIDIA driver (…)"
+  std::string cpu_model = {};
+  std::vector<std::string> cpu_features = {};  // those that matter for arithmetic, in /proc/cpuinfo's words
+  int64_t memory_bytes = 0;                    // of the machine
+  std::optional<int64_t> memory_limit;         // the tightest of the cgroups, bytes; empty: none
+  std::vector<Gpu> gpus = {};                  // by index, those in trouble included
+  std::string driver_version = {};             // NVIDIA's; empty: no driver
+  bool mps = false;                            // an MPS control daemon's pipe is there
+  std::vector<std::string> notes = {};         // "no NVIDIA driver (…)"
 };
 
 // How many threads of arithmetic run well here: the usable physical cores, at most the quota rounded down, at
-// least
-// 1. (Two hyperthreads share one set of vector units; matrix products gain nothing from the second.)
+// least one. (Two hyperthreads share one set of vector units: matrix products gain nothing from the second.)
 int UsableCores(const Inventory& inventory);
 
 // Usable physical cores without regard to a quota.

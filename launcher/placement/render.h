@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "launcher/placement/assign.h"
 #include "launcher/placement/inventory.h"

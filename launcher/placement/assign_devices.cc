@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "launcher/placement/assign.h"
+#include "launcher/placement/cpu_shares.h"
+#include "launcher/placement/device_choice.h"
+#include "launcher/placement/device_pool.h"
+#include "launcher/placement/memory_share.h"
+#include "launcher/placement/role_view.h"
+
+namespace lockstep::placement {
+namespace {
+
+using spec::DeviceType;
+using spec::Framework;
+using spec::Visibility;
+
+// The largest number of processes up to `most` over which the trainer's batch comes out even, so that the
+// default never fails where a choice was free.
+int EvenForBatch(const spec::TrainingJob& job, const spec::Role& role, int most) {
+  const int64_t batch = job.trainer ? job.trainer->batch_size : 0;
+  if (batch <= 0) return most;
+  int count = most;
+  while (count > 1 && batch % (static_cast<int64_t>(count) * std::max(1, role.replicas)) != 0) --count;
+  return count;
+}
+
+int DefaultCpuProcesses(const spec::TrainingJob& job, const RoleView& view, const Inventory& inventory,
+                        std::vector<std::string>& notices) {
+  const spec::Devices& devices = view.role->devices;
+  // TensorFlow and OneDevice: one process. Virtual devices divide the CPU, which is one device (and stands in
+  // for as many GPUs as were named).
+  if (view.framework() == Framework::kTensorFlow) return 1;
+  const bool trainer = view.program == nullptr;
+  if (trainer && job.strategy.type == spec::StrategyType::kOneDevice) return 1;
+  if (devices.virtual_devices) {
+    return PerDevice(devices) * std::max(1, static_cast<int>(devices.visible.size()));
+  }
+  const int cores = UsableCores(inventory);
+  if (!trainer) return cores;
+  const int even = EvenForBatch(job, *view.role, cores);
+  if (even < cores) {
+    AddNotice(notices, std::to_string(even) + " processes on " + std::to_string(cores) +
+                           " cores: over more, spec.trainer.batchSize " +
+                           std::to_string(job.trainer->batch_size) + " does not come out even");
+  }
+  return even;
+}
+
+Result<int> CountGpuProcesses(const RoleView& view, const DeviceChoice& choice, Visibility visibility) {
+  const int per_device = PerDevice(view.role->devices);
+  const auto gpus = static_cast<int>(choice.gpus.size());
+  const int slots = gpus * per_device;
+  if (!view.role->processes_per_replica) {
+    return view.framework() == Framework::kTensorFlow && visibility == Visibility::kPerReplica ? 1 : slots;
+  }
+  const int wanted = *view.role->processes_per_replica;
+  if (wanted <= slots) return wanted;
+  return InvalidArgument(view.field + "processesPerReplica: " + std::to_string(wanted) + " processes for " +
+                         (per_device > 1 ? std::to_string(slots) + " virtual devices on " : "") +
+                         ListDevices(choice.gpus) + "; at most " + std::to_string(slots) +
+                         ", or set devices.virtual.perDevice to " +
+                         std::to_string((wanted + gpus - 1) / gpus));
+}
+
+// Which of `gpus` process `index` of `count` computes on.
+std::vector<PoolDevice> OwnGpus(const std::vector<PoolDevice>& gpus, size_t index, size_t count,
+                                Visibility visibility) {
+  const size_t total = gpus.size();
+  if (visibility == Visibility::kPerReplica) {
+    // A single process has them all; of several, each picks by set_device(LOCAL_RANK % count of devices).
+    if (count == 1) return gpus;
+    return {gpus[index % total]};
+  }
+  // A process sees one MIG slice at most, and it cannot be given half of an odd device.
+  if (count <= total && total % count == 0 && !HasSlices(gpus)) {
+    const size_t each = total / count;
+    const auto first = gpus.begin() + static_cast<std::ptrdiff_t>(index * each);
+    return {first, first + static_cast<std::ptrdiff_t>(each)};
+  }
+  return {gpus[count <= total ? index : index * total / count]};
+}
+
+std::vector<std::string> Names(const std::vector<PoolDevice>& gpus) {
+  std::vector<std::string> names;
+  for (const PoolDevice& gpu : gpus) names.push_back(gpu.name());
+  return names;
+}
+
+std::vector<std::string> Ids(const std::vector<PoolDevice>& gpus) {
+  std::vector<std::string> ids;
+  for (const PoolDevice& gpu : gpus) ids.push_back(gpu.id);
+  return ids;
+}
+
+int CommonNode(const std::vector<PoolDevice>& gpus) {
+  if (gpus.empty()) return -1;
+  const int node = gpus.front().numa_node;
+  return std::all_of(gpus.begin(), gpus.end(), [&](const PoolDevice& gpu) { return gpu.numa_node == node; })
+             ? node
+             : -1;
+}
+
+// Fills in the GPUs of `assignment.processes`, which are there already.
+Status GiveGpus(const RoleView& view, const DeviceChoice& choice, const DeviceRequest& request,
+                DeviceAssignment& assignment, std::vector<int>& nodes) {
+  const size_t count = assignment.processes.size();
+  std::vector<std::vector<PoolDevice>> own(count);
+  std::map<std::string, int> sharers;  // by device
+  std::map<int, int> on_gpu;           // by physical GPU
+  for (size_t i = 0; i < count; ++i) {
+    own[i] = OwnGpus(choice.gpus, i, count, assignment.visibility);
+    std::set<int> physical;
+    for (const PoolDevice& gpu : own[i]) {
+      ++sharers[gpu.id];
+      physical.insert(gpu.gpu_index);
+    }
+    for (const int gpu : physical) ++on_gpu[gpu];
+  }
+  if (sharers.size() < choice.gpus.size()) {
+    AddNotice(assignment.notices, std::to_string(choice.gpus.size() - sharers.size()) + " of " +
+                                      std::to_string(choice.gpus.size()) + " devices stay idle: " +
+                                      view.field + "processesPerReplica is " + std::to_string(count));
+  }
+  assignment.shared_gpus =
+      std::any_of(on_gpu.begin(), on_gpu.end(), [](const auto& entry) { return entry.second > 1; });
+  const bool take_turns =
+      std::any_of(sharers.begin(), sharers.end(), [](const auto& entry) { return entry.second > 1; });
+  if (take_turns && !request.inventory.mps) {
+    AddNotice(assignment.notices, "several processes share a GPU without MPS: they take turns on it");
+  }
+  for (size_t i = 0; i < count; ++i) {
+    ProcessDevices& process = assignment.processes[i];
+    process.type = DeviceType::kGpu;
+    process.devices = Names(own[i]);
+    process.visible = Ids(assignment.visibility == Visibility::kPerReplica ? choice.gpus : own[i]);
+    nodes[i] = CommonNode(own[i]);
+    int most = 1;
+    for (const PoolDevice& gpu : own[i]) most = std::max(most, sharers[gpu.id]);
+    auto memory = ShareMemory({.devices = view.role->devices,
+                               .own = own[i],
+                               .sharers = most,
+                               .mps = request.inventory.mps,
+                               .field = view.field},
+                              assignment.notices);
+    if (!memory.ok()) return memory.status();
+    process.memory = *memory;
+  }
+  return Status();
+}
+
+Status GiveCpu(const RoleView& view, DeviceAssignment& assignment) {
+  for (ProcessDevices& process : assignment.processes) {
+    process.devices = {"CPU:" + std::to_string(process.local_rank)};
+    auto memory =
+        ShareMemory({.devices = view.role->devices, .own = {}, .field = view.field}, assignment.notices);
+    if (!memory.ok()) return memory.status();
+    process.memory = *memory;
+  }
+  return Status();
+}
+
+void GiveCores(const DeviceRequest& request, const std::vector<int>& nodes, DeviceAssignment& assignment) {
+  const std::vector<CpuShare> shares = ShareCpus(request.inventory, nodes);
+  const int even = UsableCores(request.inventory) / static_cast<int>(shares.size());
+  for (size_t i = 0; i < shares.size(); ++i) {
+    ProcessDevices& process = assignment.processes[i];
+    process.cpus = shares[i].cpus;
+    process.numa_node = shares[i].node;
+    process.threads = std::max(1, shares[i].cores > 0 ? std::min(even, shares[i].cores) : even);
+  }
+}
+
+}  // namespace
+
+bool NeedsGpus(const spec::TrainingJob& job, const std::string& role) {
+  return std::any_of(job.roles.begin(), job.roles.end(), [&](const spec::Role& candidate) {
+    const DeviceType type = candidate.devices.type;
+    return candidate.name == role && (type == DeviceType::kAuto || type == DeviceType::kGpu);
+  });
+}
+
+Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const DeviceRequest& request) {
+  const auto view = FindRole(job, request.role);
+  if (!view.ok()) return view.status();
+  DeviceAssignment assignment{.role = request.role};
+  auto choice = ChooseDevices(*view, request, assignment.notices);
+  if (!choice.ok()) return choice.status();
+
+  const bool gpu = !choice->gpus.empty();
+  const std::optional<int> given = view->role->processes_per_replica;
+  if (given && *given < 1) return InvalidArgument(view->field + "processesPerReplica: at least 1");
+  int count = 0;
+  if (gpu) {
+    assignment.type = DeviceType::kGpu;
+    assignment.visibility = ChooseVisibility(*view, *choice, assignment.notices);
+    const auto counted = CountGpuProcesses(*view, *choice, assignment.visibility);
+    if (!counted.ok()) return counted.status();
+    count = *counted;
+    assignment.physical_devices = choice->physical_gpus;
+    assignment.logical_devices = static_cast<int>(choice->gpus.size()) * PerDevice(view->role->devices);
+  } else {
+    count = given ? *given : DefaultCpuProcesses(job, *view, request.inventory, assignment.notices);
+    assignment.physical_devices = 1;
+    assignment.logical_devices = count;
+  }
+
+  assignment.processes.resize(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) assignment.processes[static_cast<size_t>(i)].local_rank = i;
+  std::vector<int> nodes(static_cast<size_t>(count), -1);
+  LOCKSTEP_RETURN_IF_ERROR(gpu ? GiveGpus(*view, *choice, request, assignment, nodes)
+                               : GiveCpu(*view, assignment));
+  GiveCores(request, nodes, assignment);
+  return assignment;
+}
+
+}  // namespace lockstep::placement

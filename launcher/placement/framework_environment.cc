@@ -1,0 +1,127 @@
+#include "launcher/placement/framework_environment.h"
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::placement {
+namespace {
+
+using spec::Framework;
+
+std::string JoinAddress(const std::string& host, int port) {
+  const bool v6 = host.find(':') != std::string::npos && !host.starts_with('[');
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+// tensorflow.org/guide/distributed_training, "Setting up the TF_CONFIG environment variable". Every process
+// listens on MASTER_PORT + its rank: one port each, also where several share a machine. The evaluator is not
+// part of the cluster. A process that is alone gets none, as with Kubeflow: a script that finds TF_CONFIG
+// waits for others.
+void AddTensorFlow(const ProcessContext& context, EnvironmentBuilder& environment) {
+  if (context.world_size < 2) return;
+  nlohmann::ordered_json cluster = nlohmann::ordered_json::object();
+  int rank = 0;
+  for (const ReplicaFacts& replica : context.facts.replicas) {
+    for (int i = 0; i < replica.processes; ++i, ++rank) {
+      if (replica.role == "evaluator") continue;
+      cluster[replica.role].push_back(JoinAddress(replica.address, context.facts.master_port + rank));
+    }
+  }
+  const nlohmann::ordered_json config = {
+      {"cluster", cluster}, {"task", {{"type", context.assignment.role}, {"index", context.role_rank}}}};
+  environment.Set("TF_CONFIG", config.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+// What torchrun sets (torch/distributed/elastic/agent/server/local_elastic_agent.py). Without the agent's
+// store rank 0 itself listens on MASTER_PORT.
+void AddPyTorch(const ProcessContext& context, EnvironmentBuilder& environment) {
+  environment.Set("ROLE_NAME", context.assignment.role);
+  environment.Set("ROLE_RANK", std::to_string(context.role_rank));
+  environment.Set("ROLE_WORLD_SIZE", std::to_string(context.role_size));
+  environment.Set("TORCHELASTIC_RUN_ID", context.job.name);
+  environment.Set("TORCHELASTIC_RESTART_COUNT", std::to_string(context.facts.generation));
+  environment.Set("TORCHELASTIC_MAX_RESTARTS", std::to_string(context.job.run_policy.max_restarts));
+  environment.Set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  environment.SetDefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+}
+
+// jax.distributed.initialize() without arguments reads these.
+void AddJax(const ProcessContext& context, EnvironmentBuilder& environment) {
+  environment.Set("JAX_COORDINATOR_ADDRESS",
+                  JoinAddress(context.facts.master_address, context.facts.master_port));
+  environment.Set("JAX_NUM_PROCESSES", std::to_string(context.world_size));
+  environment.Set("JAX_PROCESS_ID", std::to_string(context.rank));
+  if (context.process.type == spec::DeviceType::kCpu) {
+    environment.SetDefault("JAX_PLATFORMS", "cpu");
+  } else if (context.assignment.visibility == spec::Visibility::kPerReplica &&
+             context.assignment.processes.size() > 1) {
+    const auto count = context.process.visible.size();
+    environment.Set("JAX_LOCAL_DEVICE_IDS",
+                    std::to_string(static_cast<size_t>(context.process.local_rank) % count));
+  }
+}
+
+void AddHorovod(const ProcessContext& context, EnvironmentBuilder& environment,
+                std::vector<std::string>& notices) {
+  environment.Set("HOROVOD_RANK", std::to_string(context.rank));
+  environment.Set("HOROVOD_SIZE", std::to_string(context.world_size));
+  environment.Set("HOROVOD_LOCAL_RANK", std::to_string(context.process.local_rank));
+  environment.Set("HOROVOD_LOCAL_SIZE", std::to_string(context.assignment.processes.size()));
+  environment.Set("HOROVOD_CROSS_RANK", std::to_string(context.facts.self));
+  environment.Set("HOROVOD_CROSS_SIZE", std::to_string(context.facts.replicas.size()));
+  if (!context.job.network.interface.empty()) {
+    environment.Set("HOROVOD_GLOO_IFACE", context.job.network.interface);
+  }
+  if (context.world_size > 1) {
+    AddNotice(
+        notices,
+        "Horovod: its processes get their ranks, but they connect through mpirun or through Horovod's own "
+        "rendezvous server, and Lockstep is neither yet");
+  }
+}
+
+// The names under which scripts look for their rank. What MPI_Init itself asks (PMIx) is not served, so it
+// makes each process a world of its own; PMIX_* and PMI_* are left out for that reason: half of them would
+// make it fail.
+void AddMpi(const ProcessContext& context, EnvironmentBuilder& environment,
+            std::vector<std::string>& notices) {
+  environment.Set("OMPI_COMM_WORLD_RANK", std::to_string(context.rank));
+  environment.Set("OMPI_COMM_WORLD_SIZE", std::to_string(context.world_size));
+  environment.Set("OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(context.process.local_rank));
+  environment.Set("OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(context.assignment.processes.size()));
+  environment.Set("OMPI_COMM_WORLD_NODE_RANK", std::to_string(context.process.local_rank));
+  if (context.world_size > 1) {
+    AddNotice(notices,
+              "MPI: its processes get their ranks, but MPI_Init finds no PMIx server: Lockstep does not "
+              "serve one yet");
+  }
+}
+
+}  // namespace
+
+void AddFrameworkVariables(const ProcessContext& context, EnvironmentBuilder& environment,
+                           std::vector<std::string>& notices) {
+  if (context.assignment.shared_gpus) {
+    // Before 2.30 NCCL ignores this, and refuses two ranks on one GPU.
+    environment.SetDefault("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  }
+  if (!context.job.network.interface.empty()) {
+    environment.Set("NCCL_SOCKET_IFNAME", "=" + context.job.network.interface);  // "=": not as a prefix
+    environment.Set("GLOO_SOCKET_IFNAME", context.job.network.interface);
+  }
+  switch (context.view.framework()) {
+    case Framework::kTensorFlow:
+      return AddTensorFlow(context, environment);
+    case Framework::kPyTorch:
+      return AddPyTorch(context, environment);
+    case Framework::kJax:
+      return AddJax(context, environment);
+    case Framework::kHorovod:
+      return AddHorovod(context, environment, notices);
+    case Framework::kMpi:
+      return AddMpi(context, environment, notices);
+    case Framework::kNone:
+      return;
+  }
+}
+
+}  // namespace lockstep::placement

@@ -1,0 +1,103 @@
+#include "launcher/placement/memory_share.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "launcher/placement/role_view.h"
+
+namespace lockstep::placement {
+namespace {
+
+const PoolDevice* Smallest(const std::vector<PoolDevice>& devices) {
+  const auto smallest = std::min_element(
+      devices.begin(), devices.end(),
+      [](const PoolDevice& a, const PoolDevice& b) { return a.memory_bytes < b.memory_bytes; });
+  return smallest == devices.end() ? nullptr : &*smallest;
+}
+
+std::string Sharing(int sharers) {
+  return sharers < 2 ? "" : ", which " + std::to_string(sharers) + " processes share";
+}
+
+Status CheckFits(const MemoryShare& share, const PoolDevice& device, const MemoryRequest& request) {
+  if (share.fraction && *share.fraction * request.sharers > 1 + 1e-9) {
+    const bool bytes = share.limit && request.devices.memory.policy != spec::MemoryPolicy::kFraction;
+    const bool by_virtual = request.devices.virtual_devices && request.devices.virtual_devices->memory_limit;
+    if (!bytes) {
+      char most[32];
+      std::snprintf(most, sizeof(most), "%.3g", std::floor(1000.0 / request.sharers) / 1000.0);
+      return InvalidArgument(request.field + "devices.memory.fraction: too much of " + device.label +
+                             Sharing(request.sharers) + "; at most " + most);
+    }
+    return InvalidArgument(
+        request.field + (by_virtual ? "devices.virtual.memoryLimit: " : "devices.memory.limit: ") +
+        FormatBytes(*share.limit) + " is too much of " + device.label + Sharing(request.sharers) +
+        "; at most " + FormatBytes(device.memory_bytes / request.sharers));
+  }
+  return Status();
+}
+
+Status EnforceByMps(MemoryShare& share, const MemoryRequest& request, std::vector<std::string>& notices) {
+  const std::string field = request.field + "devices.memory.enforce: ";
+  if (!share.limit) {
+    AddNotice(notices, field + "MPS has nothing to enforce without a limit or a fraction");
+    return Status();
+  }
+  if (!request.mps) {
+    const std::string why = field + "no MPS control daemon listens on this machine";
+    if (!request.devices.soft_placement)
+      return FailedPrecondition(why + "; start nvidia-cuda-mps-control -d");
+    AddNotice(notices, why + "; the limit is not enforced (softPlacement)");
+    return Status();
+  }
+  share.mps = true;
+  return Status();
+}
+
+}  // namespace
+
+std::string FormatBytes(int64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  char text[48];
+  if (mebibytes >= 1024) {
+    std::snprintf(text, sizeof(text), "%.4g GiB", mebibytes / 1024);
+  } else {
+    std::snprintf(text, sizeof(text), "%.4g MiB", mebibytes);
+  }
+  return text;
+}
+
+Result<MemoryShare> ShareMemory(const MemoryRequest& request, std::vector<std::string>& notices) {
+  const spec::DeviceMemory& memory = request.devices.memory;
+  MemoryShare share{.policy = memory.policy, .limit = memory.limit, .fraction = memory.fraction};
+  if (request.devices.virtual_devices && request.devices.virtual_devices->memory_limit) {
+    const int64_t limit = *request.devices.virtual_devices->memory_limit;
+    // A fraction or a limit next to it may be tighter; a virtual device's size always binds.
+    if (share.policy != spec::MemoryPolicy::kFraction) share.policy = spec::MemoryPolicy::kLimit;
+    share.limit = share.limit ? std::min(*share.limit, limit) : limit;
+  }
+  const PoolDevice* device = Smallest(request.own);
+  if (device == nullptr) return share;  // the trainer counts its own memory on the CPU
+
+  if (device->memory_bytes > 0) {
+    const auto bytes = static_cast<double>(device->memory_bytes);
+    if (share.policy == spec::MemoryPolicy::kFraction && share.fraction) {
+      const auto limit = static_cast<int64_t>(*share.fraction * bytes);
+      share.limit = share.limit ? std::min(*share.limit, limit) : limit;
+    }
+    if (share.limit) share.fraction = static_cast<double>(*share.limit) / bytes;
+    LOCKSTEP_RETURN_IF_ERROR(CheckFits(share, *device, request));
+  }
+  if (memory.policy == spec::MemoryPolicy::kPreallocate && !share.limit && request.sharers > 1) {
+    AddNotice(notices, request.field + "devices.memory.policy: Preallocate on " + device->label +
+                           Sharing(request.sharers) +
+                           ": the first may leave nothing to the others; use Fraction");
+  }
+  if (memory.enforce == spec::MemoryEnforcement::kMps) {
+    LOCKSTEP_RETURN_IF_ERROR(EnforceByMps(share, request, notices));
+  }
+  return share;
+}
+
+}  // namespace lockstep::placement

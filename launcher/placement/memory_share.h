@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "launcher/placement/assign.h"
+#include "launcher/placement/device_pool.h"
+#include "launcher/spec/training_job.h"
+
+namespace lockstep::placement {
+
+struct MemoryRequest {
+  const spec::Devices& devices;
+  std::vector<PoolDevice> own = {};  // the process's GPUs; empty: it runs on the CPU
+  int sharers = 1;                   // processes on the fullest of them
+  bool mps = false;                  // an MPS daemon is there
+  std::string field = {};            // "spec."
+};
+
+// How much one process may take of its devices: `virtual.memoryLimit` and `memory` together, the tighter of
+// the two. kInvalidArgument: more than the device has, or than its sharers can have at once;
+// kFailedPrecondition: MPS is asked for and not there.
+Result<MemoryShare> ShareMemory(const MemoryRequest& request, std::vector<std::string>& notices);
+
+// "1.5 GiB", "512 MiB".
+std::string FormatBytes(int64_t bytes);
+
+}  // namespace lockstep::placement

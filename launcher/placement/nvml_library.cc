@@ -1,0 +1,175 @@
+#include "launcher/placement/nvml_library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+namespace lockstep::placement {
+namespace {
+
+// NVML's ABI as its reference documents it. These layouts are frozen: NVML adds a versioned function (`_v3`)
+// whenever one changes.
+constexpr int kNvmlSuccess = 0;
+constexpr unsigned kMigEnabled = 1;
+constexpr unsigned kTextBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, the largest of those asked for here
+
+struct NvmlMemory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+static_assert(sizeof(NvmlMemory) == 24);
+
+struct NvmlPciInfo {
+  char bus_id_legacy[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned pci_device_id;
+  unsigned pci_subsystem_id;
+  char bus_id[32];
+};
+static_assert(sizeof(NvmlPciInfo) == 68);
+
+template <typename Function>
+bool Load(void* library, const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(dlsym(library, name));
+  return function != nullptr;
+}
+
+}  // namespace
+
+struct NvmlLibrary::Functions {
+  using Device = NvmlLibrary::Device;
+
+  void* library = nullptr;
+  bool initialized = false;
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  const char* (*error_string)(int) = nullptr;
+  int (*driver_version)(char*, unsigned) = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*by_index)(unsigned, Device*) = nullptr;
+  int (*uuid)(Device, char*, unsigned) = nullptr;
+  int (*name)(Device, char*, unsigned) = nullptr;
+  int (*memory)(Device, NvmlMemory*) = nullptr;
+  int (*pci)(Device, NvmlPciInfo*) = nullptr;
+  // Absent from drivers before 450.
+  int (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
+  int (*max_mig)(Device, unsigned*) = nullptr;
+  int (*mig_by_index)(Device, unsigned, Device*) = nullptr;
+
+  ~Functions() {
+    if (initialized) shutdown();
+    if (library != nullptr) dlclose(library);
+  }
+
+  bool LoadAll() {
+    Load(library, "nvmlDeviceGetMigMode", mig_mode);
+    Load(library, "nvmlDeviceGetMaxMigDeviceCount", max_mig);
+    Load(library, "nvmlDeviceGetMigDeviceHandleByIndex", mig_by_index);
+    return Load(library, "nvmlInit_v2", init) && Load(library, "nvmlShutdown", shutdown) &&
+           Load(library, "nvmlErrorString", error_string) &&
+           Load(library, "nvmlSystemGetDriverVersion", driver_version) &&
+           Load(library, "nvmlDeviceGetCount_v2", count) &&
+           Load(library, "nvmlDeviceGetHandleByIndex_v2", by_index) &&
+           Load(library, "nvmlDeviceGetUUID", uuid) && Load(library, "nvmlDeviceGetName", name) &&
+           Load(library, "nvmlDeviceGetMemoryInfo", memory) && Load(library, "nvmlDeviceGetPciInfo_v3", pci);
+  }
+};
+
+NvmlLibrary::NvmlLibrary(std::unique_ptr<Functions> functions) : functions_(std::move(functions)) {}
+NvmlLibrary::NvmlLibrary(NvmlLibrary&&) noexcept = default;
+NvmlLibrary& NvmlLibrary::operator=(NvmlLibrary&&) noexcept = default;
+NvmlLibrary::~NvmlLibrary() = default;
+
+Result<NvmlLibrary> NvmlLibrary::Open(const std::string& file) {
+  auto functions = std::make_unique<Functions>();
+  functions->library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (functions->library == nullptr) return NotFound("open " + file + ": " + dlerror());
+  if (!functions->LoadAll()) return FailedPrecondition(file + ": too old, functions are missing");
+  const int code = functions->init();
+  functions->initialized = code == kNvmlSuccess;
+  NvmlLibrary library(std::move(functions));
+  if (code != kNvmlSuccess) return library.ToStatus(code, "nvmlInit");
+  return library;
+}
+
+Status NvmlLibrary::ToStatus(int code, const char* operation) const {
+  if (code == kNvmlSuccess) return Status();
+  const char* text = functions_->error_string(code);
+  return FailedPrecondition(std::string(operation) + ": " +
+                            (text != nullptr ? text : "error " + std::to_string(code)));
+}
+
+Result<std::string> NvmlLibrary::DriverVersion() const {
+  char text[kTextBytes] = {};
+  LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->driver_version(text, sizeof(text)), "driver version"));
+  return std::string(text);
+}
+
+Result<int> NvmlLibrary::DeviceCount() const {
+  unsigned count = 0;
+  LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->count(&count), "count GPUs"));
+  return static_cast<int>(count);
+}
+
+Result<NvmlLibrary::Device> NvmlLibrary::DeviceByIndex(int index) const {
+  Device device = nullptr;
+  LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->by_index(static_cast<unsigned>(index), &device), "open"));
+  return device;
+}
+
+Result<std::string> NvmlLibrary::Uuid(Device device) const {
+  char text[kTextBytes] = {};
+  LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->uuid(device, text, sizeof(text)), "UUID"));
+  return std::string(text);
+}
+
+Result<std::string> NvmlLibrary::Name(Device device) const {
+  char text[kTextBytes] = {};
+  LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->name(device, text, sizeof(text)), "name"));
+  return std::string(text);
+}
+
+Result<NvmlLibrary::Memory> NvmlLibrary::MemoryInfo(Device device) const {
+  NvmlMemory memory = {};
+  LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->memory(device, &memory), "memory"));
+  return Memory{.total = static_cast<int64_t>(memory.total)};
+}
+
+Result<std::string> NvmlLibrary::PciBusId(Device device) const {
+  NvmlPciInfo info = {};
+  LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->pci(device, &info), "PCI address"));
+  std::string id(info.bus_id, std::find(std::begin(info.bus_id), std::end(info.bus_id), '\0'));
+  for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  // NVML's domain has eight digits ("00000000:3B:00.0"), the kernel's at least four.
+  if (id.size() > 12 && id.find(':') == 8 && id.starts_with("0000")) id.erase(0, 4);
+  return id;
+}
+
+bool NvmlLibrary::MigMode(Device device) const {
+  unsigned current = 0;
+  unsigned pending = 0;
+  return functions_->mig_mode != nullptr &&
+         functions_->mig_mode(device, &current, &pending) == kNvmlSuccess && current == kMigEnabled;
+}
+
+int NvmlLibrary::MaxMigSlices(Device device) const {
+  unsigned count = 0;
+  if (functions_->max_mig == nullptr || functions_->max_mig(device, &count) != kNvmlSuccess) return 0;
+  return static_cast<int>(count);
+}
+
+std::optional<NvmlLibrary::Device> NvmlLibrary::MigSlice(Device device, int index) const {
+  Device slice = nullptr;
+  if (functions_->mig_by_index == nullptr ||
+      functions_->mig_by_index(device, static_cast<unsigned>(index), &slice) != kNvmlSuccess) {
+    return std::nullopt;
+  }
+  return slice;
+}
+
+}  // namespace lockstep::placement

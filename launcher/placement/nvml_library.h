@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/status.h"
+
+namespace lockstep::placement {
+
+// NVIDIA's management library, opened at run time so that the program starts where there is no driver.
+// Move-only; closes the library when it goes. Use from one thread at a time. The functions and structures are
+// NVML's documented ABI (docs.nvidia.com/deploy/nvml-api), declared in the source file: the driver brings no
+// header.
+class NvmlLibrary {
+ public:
+  // A device of the library, valid as long as it. Never dereferenced.
+  using Device = void*;
+
+  struct Memory {
+    int64_t total = 0;  // bytes
+  };
+
+  // kNotFound: no such library; kFailedPrecondition: it is there but does not work (no driver loaded, driver
+  // and library of different versions), in NVML's words.
+  static Result<NvmlLibrary> Open(const std::string& file);
+
+  NvmlLibrary(NvmlLibrary&&) noexcept;
+  NvmlLibrary& operator=(NvmlLibrary&&) noexcept;
+  ~NvmlLibrary();
+
+  // Errors of the calls below are kFailedPrecondition (a lost GPU, no permission) in NVML's words.
+  Result<std::string> DriverVersion() const;
+  Result<int> DeviceCount() const;
+  Result<Device> DeviceByIndex(int index) const;
+  Result<std::string> Uuid(Device device) const;
+  Result<std::string> Name(Device device) const;
+  Result<Memory> MemoryInfo(Device device) const;
+  // As /sys writes it: "0000:3b:00.0".
+  Result<std::string> PciBusId(Device device) const;
+
+  // Whether the GPU is in MIG mode; false for GPUs and drivers that know none.
+  bool MigMode(Device device) const;
+  // At most so many slices; their indices may have gaps.
+  int MaxMigSlices(Device device) const;
+  // Empty: no slice at this index.
+  std::optional<Device> MigSlice(Device device, int index) const;
+
+ private:
+  struct Functions;
+  explicit NvmlLibrary(std::unique_ptr<Functions> functions);
+
+  Status ToStatus(int code, const char* operation) const;
+
+  std::unique_ptr<Functions> functions_;  // empty after a move
+};
+
+}  // namespace lockstep::placement

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "launcher/placement/memory_share.h"
+#include "launcher/placement/render.h"
+#include "launcher/placement/text_files.h"
+#include "launcher/placement/yaml_text.h"
+
+namespace lockstep::placement {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool SpeaksOfSecret(std::string name) {
+  constexpr std::array<std::string_view, 7> kWords = {"TOKEN", "SECRET",     "PASSW", "PASSPHRASE",
+                                                      "KEY",   "CREDENTIAL", "AUTH"};
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&](std::string_view word) { return name.find(word) != std::string::npos; });
+}
+
+std::string PolicyName(spec::MemoryPolicy policy) {
+  switch (policy) {
+    case spec::MemoryPolicy::kGrowth:
+      return "Growth";
+    case spec::MemoryPolicy::kPreallocate:
+      return "Preallocate";
+    case spec::MemoryPolicy::kLimit:
+      return "Limit";
+    case spec::MemoryPolicy::kFraction:
+      return "Fraction";
+  }
+  return "";
+}
+
+Json MemoryJson(const MemoryShare& memory) {
+  Json json = {{"policy", PolicyName(memory.policy)}};
+  if (memory.limit) json["limitBytes"] = *memory.limit;
+  if (memory.fraction) json["fraction"] = *memory.fraction;
+  json["enforce"] = memory.mps ? "MPS" : "None";
+  return json;
+}
+
+Json EnvironmentJson(const ProcessPlan& process) {
+  Json json = Json::object();
+  for (const auto& [name, value] : process.changed) {
+    const bool users = std::find(process.from_manifest.begin(), process.from_manifest.end(), name) !=
+                       process.from_manifest.end();
+    json[name] = users && SpeaksOfSecret(name) ? "(hidden)" : value;
+  }
+  return json;
+}
+
+Json ProcessJson(const ProcessPlan& process) {
+  Json json = {{"rank", process.rank},
+               {"localRank", process.local_rank},
+               {"role", process.role},
+               {"devices", process.devices.devices},
+               {"cpus", process.devices.cpus.empty() ? "any" : FormatNumberList(process.devices.cpus)}};
+  if (process.devices.numa_node >= 0) json["numaNode"] = process.devices.numa_node;
+  json["threads"] = process.devices.threads;
+  json["memory"] = MemoryJson(process.devices.memory);
+  json["command"] = process.command;
+  if (!process.working_directory.empty()) json["workingDirectory"] = process.working_directory;
+  json["environment"] = EnvironmentJson(process);
+  return json;
+}
+
+std::string Count(int count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string RenderPlan(const Plan& plan, PlanFormat format) {
+  Json json = {{"worldSize", plan.world_size},
+               {"physicalDevices", plan.physical_devices},
+               {"logicalDevices", plan.logical_devices}};
+  if (!plan.prepare.empty()) json["prepare"] = plan.prepare;
+  json["processes"] = Json::array();
+  for (const ProcessPlan& process : plan.processes) json["processes"].push_back(ProcessJson(process));
+  json["notices"] = plan.notices;
+  return format == PlanFormat::kYaml ? ToYaml(json) : ToJson(json);
+}
+
+std::vector<std::string> DescribePlacement(const Plan& plan) {
+  const std::string noun = plan.type == spec::DeviceType::kGpu ? "GPU" : "CPU";
+  std::vector<std::string> lines = {Count(plan.physical_devices, "physical " + noun) + ", " +
+                                    std::to_string(plan.logical_devices) + " logical"};
+  for (const ProcessPlan& process : plan.processes) {
+    std::string line = "rank " + std::to_string(process.rank) + " on ";
+    for (size_t i = 0; i < process.devices.devices.size(); ++i) {
+      line += (i == 0 ? "" : ", ") + process.devices.devices[i];
+    }
+    if (!process.devices.cpus.empty()) line += ", bound to CPUs " + FormatNumberList(process.devices.cpus);
+    line += ", " + Count(process.devices.threads, "thread");
+    if (process.devices.memory.limit) line += ", at most " + FormatBytes(*process.devices.memory.limit);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace lockstep::placement
