@@ -64,7 +64,7 @@ class DatasetView {
   // same on every processor. Indices must be below plan().samples() (not checked: this is the inner loop).
   void Gather(std::span<const uint32_t> indices, float* out) const;
   void Gather(Range samples, float* out) const;
-  // The same, rounded to the nearest bfloat16 (its 16 bits).
+  // The same, rounded to the nearest bfloat16 (its 16 bits), ties to even.
   void GatherBfloat16(std::span<const uint32_t> indices, uint16_t* out) const;
   void GatherBfloat16(Range samples, uint16_t* out) const;
 
@@ -81,6 +81,7 @@ class DatasetView {
  private:
   DatasetView(const DatasetPlan& plan, const std::byte* samples, const std::byte* targets)
       : plan_(plan), samples_(samples), targets_(targets) {}
+  float ValueOf(int64_t index) const;
 
   DatasetPlan plan_;
   const std::byte* samples_;
