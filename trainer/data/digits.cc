@@ -15,13 +15,13 @@ constexpr int32_t kOne = 1 << 12;  // of fixed-point factors
 
 // How far a digit may be from its glyph. Tuned so that the 784–256–256–10 network of TensorFlow's guide
 // reaches what it reaches on MNIST: about 97 % after two epochs of 50,000.
-constexpr int32_t kMostRotation = kOne * 24 / 100;  // radians
-constexpr int32_t kMostShear = kOne * 35 / 100;
-constexpr int32_t kLeastScale = kOne * 70 / 100, kMostScale = kOne * 112 / 100;
-constexpr int32_t kMostShift = 500;    // 1/256 pixels
-constexpr int32_t kMostBend = 9 * 16;  // sixteenths of a font unit
+constexpr int32_t kMostRotation = kOne * 28 / 100;  // radians
+constexpr int32_t kMostShear = kOne * 40 / 100;
+constexpr int32_t kLeastScale = kOne * 65 / 100, kMostScale = kOne * 112 / 100;
+constexpr int32_t kMostShift = 560;    // 1/256 pixels
+constexpr int32_t kMostBend = 11 * 16;  // sixteenths of a font unit
 constexpr int32_t kLeastInk = 130, kMostInk = 255;
-constexpr int32_t kMostNoise = 60;
+constexpr int32_t kMostNoise = 70;
 
 // From glyph to image: bends the paper by a coarse grid of random displacements (as in Simard, Steinkraus,
 // Platt: "Best practices for convolutional neural networks", 2003, which smooths a fine one), then maps it
