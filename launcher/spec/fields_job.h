@@ -1,0 +1,296 @@
+#pragma once
+
+#include "launcher/spec/fields.h"
+#include "launcher/spec/fields_role.h"
+#include "launcher/spec/fields_trainer.h"
+
+// The fields of a whole TrainingJob. See fields.h.
+namespace lockstep::spec {
+
+inline constexpr char kApiVersion[] = "lockstep.dev/v1alpha1";
+inline constexpr char kKind[] = "TrainingJob";
+
+// How a manifest writes a job: one role's fields directly under spec, or a list of roles.
+struct Manifest {
+  TrainingJob* job;
+  Role* worker;              // the short form's
+  std::vector<Role>* roles;  // empty: the short form
+};
+
+struct Metadata {
+  TrainingJob* job;
+};
+
+struct Spec {
+  Manifest manifest;
+};
+
+struct Placement {
+  std::vector<LayerPlacement>* layers;
+};
+
+struct Launcher {
+  bool* inject;
+};
+
+template <class V>
+void Describe(V& field, LayerRange& range) {
+  field("first", range.first,
+        {.doc = "The first layer, counted from 0.", .required = true, .min = 0, .max = 10'000});
+  field("last", range.last, {.doc = "The last layer, included.", .required = true, .min = 0, .max = 10'000});
+}
+
+template <class V>
+void Describe(V& field, Strategy& strategy) {
+  using enum StrategyType;
+  const auto mirrored = If("type", strategy.type, {kMirrored, kMultiWorkerMirrored});
+  const auto served = If("type", strategy.type, {kParameterServer});
+  const auto pipeline = If("type", strategy.type, {kPipeline});
+  field("type", strategy.type,
+        {.doc = "What the processes exchange: `OneDevice` nothing, there is one process; `Mirrored` "
+                "gradients, on one "
+                "machine; `MultiWorkerMirrored` gradients, on several; `ParameterServer` gradients for "
+                "variables, with "
+                "the role ps; `CentralStorage` the same with the variables in one place of one machine; "
+                "`Pipeline` "
+                "activations between groups of layers.",
+         .or_else = "Mirrored for one replica, MultiWorkerMirrored for more"});
+  field("crossDeviceOps", strategy.cross_device_ops, {.doc = "What sums the gradients."}, mirrored);
+  field("variables", strategy.variables, {.doc = "Where central or served variables live."},
+        If("type", strategy.type, {kParameterServer, kCentralStorage}));
+  field("shard", strategy.shard,
+        {.doc = "What is divided over the processes instead of being mirrored in each."}, mirrored);
+  field("waitFor", strategy.wait_for,
+        {.doc = "Gradients that are needed for an update; later ones are dropped. With `synchronous: true`.",
+         .or_else = "one of every worker",
+         .min = 1,
+         .max = 1'000'000},
+        served);
+  field("synchronous", strategy.synchronous, {.doc = "Whether the workers wait for one another."}, served);
+  field(
+      "maxGradientAge", strategy.max_gradient_age,
+      {.doc =
+           "Updates after which a gradient is too old: it is dropped and counted. With `synchronous: false`.",
+       .or_else = "no limit",
+       .min = 0,
+       .max = 1'000'000},
+      served);
+  field("stages", strategy.stages,
+        {.doc = "Which layers each stage has: `Auto`, or a list of ranges that follow one another.",
+         .or_else = "Auto",
+         .min_items = 1,
+         .auto_word = true},
+        pipeline);
+  field("microBatches", strategy.micro_batches,
+        {.doc = "Into how many parts a batch is cut for the pipeline.",
+         .or_else = "four for every stage",
+         .min = 1,
+         .max = 1'000'000},
+        pipeline);
+  field("schedule", strategy.schedule, {.doc = "In which order a stage works off the parts."}, pipeline);
+  field("scaling", strategy.scaling,
+        {.doc = "What a change of the number of processes does: `KeepGlobalBatch` nothing to batch and "
+                "learning rate, "
+                "`Linear` scales both."});
+}
+
+template <class V>
+void Describe(V& field, LayerPlacement& placement) {
+  field("match", placement.match,
+        {.doc = "A layer's name; `*` stands for any letters.",
+         .required = true,
+         .max_size = 100,
+         .pattern = "^[A-Za-z0-9_./*-]+$",
+         .shape = "a layer's name, with * for any letters"});
+  field(
+      "device", placement.device,
+      {.doc = "The device, as TensorFlow writes it: `GPU:1`, `/gpu:1`, "
+              "`/job:worker/replica:0/task:0/device:GPU:1`.",
+       .required = true,
+       .max_size = 100,
+       .pattern = "^(/job:[a-z]+)?(/replica:[0-9]+)?(/task:[0-9]+)?/?(device:)?(CPU|GPU|cpu|gpu):[0-9]{1,4}$",
+       .shape = "a device's name (\"GPU:1\", \"/gpu:1\", \"/job:worker/replica:0/task:0/device:GPU:1\")"});
+}
+
+template <class V>
+void Describe(V& field, Placement& placement) {
+  field("layers", *placement.layers,
+        {.doc = "Rules, of which the first that matches a layer counts.", .required = true, .min_items = 1});
+}
+
+template <class V>
+void Describe(V& field, Network& network) {
+  field("interface", network.interface,
+        {.doc = "The interface that the processes talk over; sets NCCL's and Gloo's.",
+         .or_else = "the one of the rendezvous",
+         .max_size = 15,
+         .pattern = "^[^/: \\t\\r\\n]+$",
+         .shape = "an interface's name (\"eth0\")"});
+  field("rdma", network.rdma, {.doc = "Whether RDMA devices are asked for and used."});
+}
+
+template <class V>
+void Describe(V& field, Http& http) {
+  field("address", http.address,
+        {.doc = "Where /metrics, /status and the page are served: an IP address.",
+         .local = "127.0.0.1 unless given; in a pod all addresses.",
+         .max_size = 45,
+         .pattern = "^([0-9]{1,3}([.][0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$",
+         .shape = "an IP address (\"127.0.0.1\", \"0.0.0.0\", \"::\")"});
+  field("port", http.port,
+        {.doc = "The port; 0 is any that is free, printed at the start.",
+         .local = "0 unless given; in a pod 8080.",
+         .min = 0,
+         .max = 65'535});
+}
+
+template <class V>
+void Describe(V& field, ExitCodeRule& rule) {
+  field("codes", rule.codes,
+        {.doc = "Exit codes; 128 + n is signal n.",
+         .or_else = "any",
+         .min = 1,
+         .max = 255,
+         .min_items = 1,
+         .distinct = true});
+  field("reason", rule.reason,
+        {.doc = "Why the process ended: `OOMKilled`.",
+         .or_else = "any",
+         .max_size = 63,
+         .pattern = "^[A-Z][A-Za-z0-9]*$",
+         .shape = "a reason in CamelCase (\"OOMKilled\")"});
+  field("action", rule.action,
+        {.doc = "`Restart` the job, `Fail` it, or `Ignore` that the process ended.", .required = true});
+}
+
+template <class V>
+void Describe(V& field, RunPolicy& policy) {
+  constexpr double kYears = 1e9;
+  field("maxRestarts", policy.max_restarts,
+        {.doc = "How often the processes are started again before the job has failed.",
+         .min = 0,
+         .max = 1'000'000});
+  field("restartGracePeriodSeconds", policy.restart_grace_period,
+        {.doc = "How long the survivors of a failure may finish after SIGTERM before the restart kills them.",
+         .min = 0,
+         .max = kYears});
+  field("terminationGracePeriodSeconds", policy.termination_grace_period,
+        {.doc = "The time from SIGTERM to SIGKILL when the job is asked to stop.", .min = 0, .max = kYears});
+  field("exitCodes", policy.exit_codes,
+        {.doc = "What the end of a process means; the first rule that matches decides.",
+         .or_else = "failures are restarted, but for the trainer's permanent ones"});
+  field("activeDeadlineSeconds", policy.active_deadline,
+        {.doc = "The job fails when it has run this long.", .or_else = "never", .min = 1, .max = kYears});
+  field("scheduleTimeoutSeconds", policy.schedule_timeout,
+        {.doc = "A job that is only partly scheduled after this long gives its pods back.",
+         .local = "No effect.",
+         .or_else = "never",
+         .min = 1,
+         .max = kYears});
+  field("ttlSecondsAfterFinished", policy.ttl_after_finished,
+        {.doc = "A finished job is deleted after this long.",
+         .local = "No effect.",
+         .or_else = "never",
+         .min = 0,
+         .max = kYears});
+  field("cleanPodPolicy", policy.clean_pod_policy,
+        {.doc = "Which pods of a finished job are deleted.", .local = "No effect."});
+  field("progressDeadlineSeconds", policy.progress_deadline,
+        {.doc = "A job without a step for this long hangs and is restarted.",
+         .or_else = "20 median steps but at least 5 s for the trainer; never for a program without events",
+         .min = 1,
+         .max = kYears});
+  field("minReplicas", policy.min_replicas,
+        {.doc = "Elastic: with how many replicas the job goes on when the others do not come back in time.",
+         .or_else = "all replicas",
+         .min = 1,
+         .max = 10'000});
+}
+
+template <class V>
+void Describe(V& field, Launcher& launcher) {
+  field("inject", *launcher.inject,
+        {.doc = "Whether an init container puts the launcher into the user's image.",
+         .local = "Refused: there is no image."});
+}
+
+template <class V>
+void Describe(V& field, Metadata& metadata) {
+  field("name", metadata.job->name,
+        {.doc = "The job's name.",
+         .required = true,
+         .max_size = 40,
+         .pattern = "^[a-z]([a-z0-9-]*[a-z0-9])?$",
+         .shape = "a name of RFC 1035 (small letters, digits and -; a letter first, no - last)"});
+  field("namespace", metadata.job->namespace_name,
+        {.doc = "The namespace in the cluster.",
+         .local = "Only a label.",
+         .max_size = 63,
+         .pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+         .shape = "a namespace's name (small letters, digits and -, no - first or last)"});
+  field("labels", metadata.job->labels,
+        {.doc = "As in every Kubernetes object.",
+         .local = "No effect.",
+         .max_size = 63,
+         .pattern = "^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$",
+         .shape = "a label's value (letters, digits, -, _ and ., a letter or digit first and last)",
+         .key_pattern = "^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"});
+  field("annotations", metadata.job->annotations,
+        {.doc = "As in every Kubernetes object.",
+         .local = "No effect.",
+         .key_pattern =
+             "^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"});
+  for (const std::string_view written_by_cluster :
+       {"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generation",
+        "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}) {
+    field.Ignored(written_by_cluster, "Written by the cluster; read over.");
+  }
+}
+
+template <class V>
+void Describe(V& field, Spec& spec) {
+  const Manifest& manifest = spec.manifest;
+  TrainingJob& job = *manifest.job;
+  // Read first, since the fields of the short form depend on it.
+  field("roles", *manifest.roles,
+        {.doc = "The roles of the job. `replicas`, `processesPerReplica`, `devices` and `template` directly "
+                "under `spec` "
+                "are short for one role named worker; the two forms exclude each other.",
+         .min_items = 1});
+  DescribeRole(field, *manifest.worker, Without("roles", manifest.roles->empty()));
+  field("trainer", job.trainer,
+        {.doc = "Lockstep's own trainer and what it trains. Either this or `program`."});
+  field("program", job.program, {.doc = "Any program, started once a process. Either this or `trainer`."},
+        Without("trainer", !job.trainer.has_value()));
+  const When trains = Without("program", !job.program.has_value());
+  field("strategy", job.strategy,
+        {.doc = "How the trainer's processes work together; a program has its own way."}, trains);
+  Placement placement{&job.layer_placement};
+  field("placement", placement, {.doc = "Places layers on devices by hand."},
+        {.holds = trains.holds && field.Wants(!job.layer_placement.empty()), .field = trains.field});
+  field("network", job.network, {.doc = "How the processes reach one another."});
+  field("http", job.http, {.doc = "Where the launcher serves metrics, health and status."});
+  field("runPolicy", job.run_policy, {.doc = "Restarts, deadlines, and what happens in the end."});
+  field("suspend", job.suspend,
+        {.doc = "Whether the job is held back, its pods given up.",
+         .local = "Refused: there is nobody to resume it."});
+  Launcher launcher{&job.inject_launcher};
+  field("launcher", launcher, {.doc = "How the launcher gets into a pod."});
+}
+
+template <class V>
+void Describe(V& field, Manifest& manifest) {
+  constexpr std::string_view kApiVersions[] = {kApiVersion};
+  constexpr std::string_view kKinds[] = {kKind};
+  std::string api_version = kApiVersion;
+  std::string kind = kKind;
+  field("apiVersion", api_version, {.doc = "The API's version.", .required = true, .words = kApiVersions});
+  field("kind", kind, {.doc = "Documents of another kind are skipped.", .required = true, .words = kKinds});
+  Metadata metadata{manifest.job};
+  field("metadata", metadata, {.doc = "Name and labels.", .required = true});
+  Spec spec{manifest};
+  field("spec", spec, {.doc = "The job.", .required = true});
+  field.Ignored("status", "Written by the operator; read over.");
+}
+
+}  // namespace lockstep::spec
