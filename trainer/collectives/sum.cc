@@ -1,7 +1,5 @@
 #include "trainer/collectives/sum.h"
 
-#include <cstring>
-
 namespace lockstep::trainer::collectives {
 namespace {
 
@@ -15,20 +13,21 @@ namespace {
 #endif
 
 constexpr size_t kWidth = 16;
+// (Never `auto` for it: that forgets the alignment.)
 typedef float Wide __attribute__((vector_size(kWidth * sizeof(float)), aligned(4), may_alias));
 
 LOCKSTEP_CLONES void SumWide(const float* const* from, size_t ranks, float* to, size_t count) {
   for (size_t i = 0; i < count; i += 4 * kWidth) {
-    const auto* first = reinterpret_cast<const Wide*>(from[0] + i);
+    const Wide* first = reinterpret_cast<const Wide*>(from[0] + i);
     Wide a = first[0], b = first[1], c = first[2], d = first[3];
     for (size_t r = 1; r < ranks; ++r) {
-      const auto* next = reinterpret_cast<const Wide*>(from[r] + i);
+      const Wide* next = reinterpret_cast<const Wide*>(from[r] + i);
       a += next[0];
       b += next[1];
       c += next[2];
       d += next[3];
     }
-    auto* sum = reinterpret_cast<Wide*>(to + i);
+    Wide* sum = reinterpret_cast<Wide*>(to + i);
     sum[0] = a;
     sum[1] = b;
     sum[2] = c;

@@ -191,7 +191,7 @@ void Replicated::SumGradients(size_t begin, size_t end) {
 }
 
 void Replicated::Update(size_t begin, size_t end) {
-  const Optimizer::Buffers buffers{.parameters = parameters_,
+  const UpdateBuffers buffers{.parameters = parameters_,
                                    .gradients = gradients_[static_cast<size_t>(local_rank())],
                                    .slots = {slots_[0], slots_[1]}};
   optimizer_->Update(step_ + 1, buffers, static_cast<int64_t>(begin), static_cast<int64_t>(end), l2_ranges_);
