@@ -33,7 +33,7 @@ enum class FrameType : uint8_t {
   kFailed = 36,
   kDone = 37,
   kLeaving = 38,
-  kAccepted = 39,
+  kJoined = 39,
   kStart = 40,
   kStop = 41,
   kFinish = 42,
@@ -74,6 +74,9 @@ class FrameParser {
   int64_t I64();
   std::string_view Raw(size_t count);
   std::string_view String(size_t max_bytes);  // longer: as if past the end
+
+  // Whether all reads so far found what they asked for.
+  bool ok() const { return !failed_; }
 
   // kInvalidArgument if the body was shorter or longer than what was read, or a string over its maximum.
   Status Finish() const;

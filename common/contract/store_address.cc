@@ -55,6 +55,25 @@ uint16_t SocketAddress::port() const {
                                              : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
 }
 
+SocketAddress LocalAddress(int socket) {
+  SocketAddress address{.length = sizeof(sockaddr_storage)};
+  if (::getsockname(socket, address.get(), &address.length) != 0) address.length = 0;
+  return address;
+}
+
+SocketAddress PeerAddress(int socket) {
+  SocketAddress address{.length = sizeof(sockaddr_storage)};
+  if (::getpeername(socket, address.get(), &address.length) != 0) address.length = 0;
+  return address;
+}
+
+bool IsConnectedToItself(int socket) {
+  const SocketAddress mine = LocalAddress(socket);
+  const SocketAddress theirs = PeerAddress(socket);
+  return mine.length > 0 && mine.length == theirs.length &&
+         std::memcmp(&mine.storage, &theirs.storage, mine.length) == 0;
+}
+
 // What the resolver's thread reads and writes: it must stay where it is until the thread is done with it.
 struct NameLookup::Request {
   std::string host;

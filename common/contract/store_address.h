@@ -34,9 +34,18 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 
-  std::string host() const;  // numeric; an IPv4 address that came in over IPv6 is written as IPv4
+  std::string host()
+      const;  // numeric, empty if there is none; an IPv4 address that came in over IPv6 is written as IPv4
   uint16_t port() const;
 };
+
+// Of a socket; on failure its length is 0.
+SocketAddress LocalAddress(int socket);
+SocketAddress PeerAddress(int socket);
+
+// A connection to a free local port can meet itself (both ends happen to pick the same port): nobody listens
+// there.
+bool IsConnectedToItself(int socket);
 
 // One name lookup that doesn't block its caller: it runs in the C library's resolver thread. Numeric
 // addresses are there at once. Destroying it early is fine and does not wait.

@@ -46,15 +46,6 @@ bool PollUntil(int fd, short events, Deadline deadline) {
 
 Status Refused(int error) { return Unavailable(std::strerror(error)); }
 
-// A connection to a free local port can meet itself (both ends pick the same port): nobody listens there.
-bool IsConnectedToItself(int fd) {
-  SocketAddress mine{.length = sizeof(sockaddr_storage)};
-  SocketAddress theirs{.length = sizeof(sockaddr_storage)};
-  if (::getsockname(fd, mine.get(), &mine.length) != 0) return false;
-  if (::getpeername(fd, theirs.get(), &theirs.length) != 0) return false;
-  return mine.length == theirs.length && std::memcmp(&mine.storage, &theirs.storage, mine.length) == 0;
-}
-
 Result<UniqueFd> ConnectTo(const SocketAddress& address, Deadline deadline) {
   UniqueFd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return Status::FromErrno(errno, "socket");

@@ -65,7 +65,8 @@ class Channel {
   size_t sent_ = 0;  // of unsent_
   bool finishing_ = false;
   bool shut_ = false;
-  bool failed_ = false;  // a send failed: wait for the loop to report it
+  bool broken_ = false;     // nothing can be sent any more
+  bool overflown_ = false;  // about to be closed
   uint32_t events_ = 0;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

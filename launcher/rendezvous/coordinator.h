@@ -40,25 +40,25 @@ class Coordinator {
   // To all replicas that are here. processes: by replica.
   struct Start {
     int64_t generation = 0;
-    std::vector<int> processes;
+    std::vector<int> processes = {};
   };
   // To all replicas that are here.
   struct Stop {
-    GenerationStop what;
+    GenerationStop what = {};
   };
   // To the owner, who answers with DecideRestart() or DecideFinish().
   struct AskOwner {
-    FailureReport failure;
+    FailureReport failure = {};
   };
   // To the owner, for the log.
   struct NotePeerLost {
     int replica = 0;
-    std::string message;
+    std::string message = {};
   };
   // To all replicas that are here.
   struct Finish {
     int exit_code = 0;
-    std::string message;
+    std::string message = {};
   };
   using Action = std::variant<Start, Stop, AskOwner, NotePeerLost, Finish>;
   using Actions = std::vector<Action>;
@@ -100,12 +100,12 @@ class Coordinator {
     int processes = 0;
     int64_t highest_generation = -1;
     int stop_exit_code = 0;
-    Time absent_since;
+    Time absent_since = {};
   };
   // Set when the job is to end after the generation has stopped.
   struct Ending {
-    std::optional<int> exit_code;  // empty: what the replicas' ranks came to
-    std::string message;
+    std::optional<int> exit_code = {};  // empty: what the replicas' ranks came to
+    std::string message = {};
   };
 
   Actions StartIfReady(Time now);

@@ -26,20 +26,20 @@ namespace lockstep::rendezvous {
 // One replica's part in a generation.
 struct Member {
   int replica = 0;
-  std::string host;  // under which the others reach it; 127.0.0.1 if it is alone
+  std::string host = {};  // under which the others reach it; 127.0.0.1 if it is alone
   int processes = 0;
 };
 
 // What every replica needs to start its ranks.
 struct GenerationStart {
-  int64_t generation = 0;        // 0 at first; always more than any that a replica has seen
-  std::vector<Member> replicas;  // all, in order
-  int rank_offset = 0;           // of this replica's first process; its ranks are contiguous
+  int64_t generation = 0;             // 0 at first; always more than any that a replica has seen
+  std::vector<Member> replicas = {};  // all, in order
+  int rank_offset = 0;                // of this replica's first process; its ranks are contiguous
   int world_size = 0;
-  std::string master_address;  // the same on all replicas
-  int master_port = 0;         // free at replica 0; see PortReservation
-  std::string store_address;   // HOST:PORT, as this replica reaches it
-  std::string store_id;        // hexadecimal digits
+  std::string master_address = {};  // the same on all replicas
+  int master_port = 0;              // free at replica 0; see PortReservation
+  std::string store_address = {};   // HOST:PORT, as this replica reaches it
+  std::string store_id = {};        // hexadecimal digits
 };
 
 enum class StopCause {
@@ -51,7 +51,7 @@ enum class StopCause {
 struct GenerationStop {
   int64_t generation = 0;
   StopCause cause = StopCause::kFailure;
-  std::string message;  // for people: "replica 1 (10.0.0.2) is lost: silent for 4 s"
+  std::string message = {};  // for people: "replica 1 (10.0.0.2) is lost: silent for 4 s"
 };
 
 // A rank that failed.
@@ -59,9 +59,11 @@ struct FailureReport {
   int replica = 0;  // filled in by Membership
   int process = 0;  // its index in its replica
   int rank = 0;
-  int exit_code = 0;    // as of a shell: 128 + n for signal n
-  std::string reason;   // "OOMKilled", "Hang" …, or empty
-  std::string message;  // the report for people; cut after 64 KiB
+  bool own_trainer = false;  // its exit codes mean what contract/exit_codes.h says
+  int exit_code = 0;         // as of a shell: 128 + n for signal n
+  int signal = 0;            // 0: it exited
+  std::string reason = {};   // "OOMKilled", "Hang" …, or empty
+  std::string message = {};  // the report for people; cut after 64 KiB
 };
 
 // One launcher's membership in its job. Lives on the loop's thread.
@@ -74,6 +76,7 @@ class Membership {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // All but the last two must be given (on_failure_reported: at replica 0).
   struct Callbacks {
     // Start this replica's ranks.
     std::function<void(const GenerationStart&)> on_start_generation;
@@ -90,27 +93,28 @@ class Membership {
     // For the log: a launcher is gone. No decision is due: the job goes on when it returns, or finishes with
     // kExitRendezvous when the deadline for that has passed.
     std::function<void(int replica, const std::string& message)> on_peer_lost;
-    // For the log: a launcher has (re)joined; at a follower: replica 0. May be empty.
+    // For the log: a launcher has (re)joined; at a follower: replica 0.
     std::function<void(int replica, const std::string& host)> on_peer_joined;
   };
 
   struct Options {
     EventLoop* loop = nullptr;
     contract::Token token;
-    std::string job;              // metadata.name
-    std::string manifest_digest;  // any string equal on all replicas for equal manifests; at most 128 bytes
+    std::string job = {};  // metadata.name
+    std::string manifest_digest =
+        {};  // any string equal on all replicas for equal manifests; at most 128 bytes
     int replica = 0;
     int replicas = 1;
     // Replica 0: HOST:PORT to listen on; empty: any port, of 127.0.0.1 if it is alone, else of all addresses.
     // Others: where replica 0 listens.
-    std::string rendezvous;
+    std::string rendezvous = {};
     std::string
         advertised_host;  // under which the others reach this replica; empty: as seen on the connection
     int64_t highest_generation = -1;  // seen before this process; a new one gets a higher number
     Clock::duration heartbeat = std::chrono::seconds(1);
     Clock::duration silence = std::chrono::seconds(4);            // after which a peer is lost
     Clock::duration return_deadline = std::chrono::seconds(300);  // for a launcher to come, or to come back
-    Callbacks callbacks;
+    Callbacks callbacks = {};
   };
 
   // Replica 0: listening when this returns; kUnavailable or kInvalidArgument if it cannot. Others: begins to

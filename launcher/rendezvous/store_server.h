@@ -38,9 +38,9 @@ class StoreServer {
   struct Options {
     EventLoop* loop = nullptr;
     contract::Token token;
-    std::string job;
+    std::string job = {};
     std::string address = "127.0.0.1:0";  // HOST:PORT to listen on; an empty host: all addresses
-    OnLauncher on_launcher;               // empty: launchers are refused
+    OnLauncher on_launcher = {};          // empty: launchers are refused
     Clock::duration handshake_deadline = std::chrono::seconds(5);
     size_t max_half_open = 64;
     size_t max_connections = 4096;
@@ -55,6 +55,7 @@ class StoreServer {
     int64_t timed_out = 0;   // said nothing in time
     int64_t evicted = 0;     // gave their place to a newcomer
     int64_t refused = 0;     // knew the token, but were of another job or generation
+    int64_t malformed = 0;   // ranks that sent nonsense
     int64_t over_limit = 0;  // connections beyond max_connections
   };
 
@@ -104,7 +105,6 @@ class StoreServer {
   void OnPendingComplete(ConnectionId id, uint32_t request_id);
   void OnPendingTimeout(ConnectionId id, uint32_t request_id);
   void Reply(ConnectionId id, contract::StoreReply reply);
-  void SetWatching(bool watching);
 
   Options options_;
   EventLoop& loop_;

@@ -1,0 +1,124 @@
+#include "launcher/rendezvous/listener.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "common/contract/store_address.h"
+
+namespace lockstep::rendezvous {
+
+namespace {
+
+using contract::SocketAddress;
+
+constexpr int kBacklog = 1024;  // the kernel's own limit may be lower
+constexpr std::chrono::seconds kLookupLimit{5};
+
+SocketAddress Wildcard(int family, uint16_t port) {
+  SocketAddress address;
+  if (family == AF_INET6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_addr = in6addr_any;
+    v6.sin6_port = htons(port);
+    address.length = sizeof v6;
+  } else {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+    v4.sin_family = AF_INET;
+    v4.sin_addr.s_addr = htonl(INADDR_ANY);
+    v4.sin_port = htons(port);
+    address.length = sizeof v4;
+  }
+  return address;
+}
+
+Result<UniqueFd> BindTo(const SocketAddress& address) {
+  UniqueFd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return Status::FromErrno(errno, "socket");
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.storage.ss_family == AF_INET6) {
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  if (::bind(fd.get(), address.get(), address.length) != 0) return Status::FromErrno(errno, "bind");
+  return fd;
+}
+
+Result<UniqueFd> BindToAny(const std::vector<SocketAddress>& addresses, bool listening) {
+  Status last = Unavailable("no address");
+  for (const SocketAddress& address : addresses) {
+    Result<UniqueFd> socket = BindTo(address);
+    if (socket.ok() && listening && ::listen(socket->get(), kBacklog) != 0) {
+      socket = Status::FromErrno(errno, "listen");
+    }
+    if (socket.ok()) return socket;
+    last = socket.status();
+  }
+  return last;
+}
+
+}  // namespace
+
+Result<Listener> ListenOn(const std::string& address) {
+  const Result<contract::HostPort> target = contract::ParseHostPort(address);
+  if (!target.ok()) return target.status();
+  std::vector<SocketAddress> addresses;
+  if (target->host.empty()) {
+    addresses = {Wildcard(AF_INET6, target->port), Wildcard(AF_INET, target->port)};
+  } else {
+    const contract::NameLookup lookup(*target);
+    lookup.Wait(std::chrono::steady_clock::now() + kLookupLimit);
+    Result<std::vector<SocketAddress>> found = lookup.Take();
+    if (!found.ok())
+      return Unavailable("rendezvous: cannot listen on " + address + ": " + found.status().message());
+    addresses = std::move(*found);
+  }
+  Result<UniqueFd> socket = BindToAny(addresses, /*listening=*/true);
+  if (!socket.ok()) {
+    return Unavailable("rendezvous: cannot listen on " + address + ": " + socket.status().message() +
+                       "; choose another with --rendezvous HOST:PORT (port 0: any that is free)");
+  }
+  const SocketAddress local = contract::LocalAddress(socket->get());
+  return Listener{.socket = std::move(*socket), .host = local.host(), .port = local.port()};
+}
+
+Result<UniqueFd> AcceptFrom(int listener) {
+  while (true) {
+    UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      const int on = 1;
+      ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      return socket;
+    }
+    switch (errno) {
+      case EAGAIN:
+        return UniqueFd();
+      case EMFILE:
+      case ENFILE:
+      case ENOBUFS:
+      case ENOMEM:
+        return ResourceExhausted(std::string("accept: ") + std::strerror(errno));
+      default:
+        break;  // of that connection, which is gone (accept(2)): on to the next
+    }
+  }
+}
+
+Result<PortReservation> PortReservation::Create() {
+  Result<UniqueFd> socket = BindToAny({Wildcard(AF_INET6, 0), Wildcard(AF_INET, 0)}, /*listening=*/false);
+  if (!socket.ok()) return socket.status();
+  PortReservation reservation;
+  reservation.port_ = contract::LocalAddress(socket->get()).port();
+  reservation.socket_ = std::move(*socket);
+  return reservation;
+}
+
+}  // namespace lockstep::rendezvous
