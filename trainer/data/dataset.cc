@@ -13,6 +13,7 @@ namespace lockstep::trainer::data {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr int64_t kMostFeatures = int64_t{1} << 24;
 
 size_t SizeOf(SampleType type) { return type == SampleType::kUint8 ? 1 : sizeof(float); }
 
@@ -41,6 +42,7 @@ void CheckCounts(const DatasetPlan& plan) {
   Check(plan.target_type == TargetType::kLabel || plan.target_type == TargetType::kValue,
         "unknown type of targets");
   Check(plan.features >= 1, "samples must have at least one feature");
+  Check(plan.features <= kMostFeatures, "samples must have at most 16,777,216 features");
   Check(plan.training >= 1 && plan.validation >= 0 && plan.test >= 0, "there must be training samples");
   Check(plan.training <= kMost && plan.validation <= kMost && plan.test <= kMost && plan.samples() <= kMost,
         "more than 4,294,967,295 samples");

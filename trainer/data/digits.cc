@@ -18,7 +18,7 @@ constexpr int32_t kOne = 1 << 12;  // of fixed-point factors
 constexpr int32_t kMostRotation = kOne * 28 / 100;  // radians
 constexpr int32_t kMostShear = kOne * 40 / 100;
 constexpr int32_t kLeastScale = kOne * 65 / 100, kMostScale = kOne * 112 / 100;
-constexpr int32_t kMostShift = 560;    // 1/256 pixels
+constexpr int32_t kMostShift = 560;     // 1/256 pixels
 constexpr int32_t kMostBend = 11 * 16;  // sixteenths of a font unit
 constexpr int32_t kLeastInk = 130, kMostInk = 255;
 constexpr int32_t kMostNoise = 70;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint32_t kLabelsMagic = 0x00000801, kImagesMagic = 0x00000803;
 constexpr size_t kLabelsHeader = 8, kImagesHeader = 16;
-constexpr size_t kMostLabelBytes = size_t{1} << 32;
+constexpr size_t kMostLabelBytes = size_t{256} << 20;
+constexpr size_t kMostExplainedBytes = size_t{1} << 30;
 
 uint32_t BigEndian(const std::byte* bytes) {
   uint32_t value = 0;
@@ -105,6 +106,8 @@ class IdxPair {
       CheckHeader(header.data());
     } else if ((images_.size() - kImagesHeader) % labels_.size() != 0) {
       Explain();
+      images_.Fail("does not hold one image for each of the " + std::to_string(labels_.size()) +
+                   " labels of " + labels_file_.path());
     }
   }
 
@@ -122,7 +125,7 @@ class IdxPair {
 
   // The sizes guessed from a compressed file are wrong: says what its header says.
   void Explain() const {
-    if (!images_.is_compressed()) return;
+    if (!images_.is_compressed() || images_.size() > kMostExplainedBytes) return;
     std::vector<std::byte> bytes(images_.size());
     images_.Read(bytes);
     CheckHeader(bytes.data());

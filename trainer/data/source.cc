@@ -13,6 +13,9 @@ std::unique_ptr<Source> Source::Open(const SourceOptions& options) {
       options.test_samples < 0) {
     throw BadData("data: numbers of samples and classes must not be negative");
   }
+  if (options.path.empty() && options.format != Format::kDigits) {
+    throw BadData("data: the path is empty; only Digits, which are generated, have none");
+  }
   switch (options.format) {
     case Format::kIdx:
       return OpenIdx(options);
@@ -29,6 +32,8 @@ std::unique_ptr<Source> Source::Open(const SourceOptions& options) {
 void Source::LoadSlice(std::span<std::byte> block, int64_t part, int64_t parts) {
   if (block.size() < plan_.block_bytes())
     throw BadData("data: the block given is too small for the data set");
+  if (reinterpret_cast<uintptr_t>(block.data()) % 64 != 0)
+    throw BadData("data: the block given is not aligned to 64");
   if (part < 0 || part >= parts) throw BadData("data: there is no such part");
   if (part > 0 && !divisible()) return;
   if (part == 0) std::memset(block.data(), 0, sizeof(BlockHeader));
