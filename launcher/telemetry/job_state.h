@@ -85,7 +85,7 @@ struct JobSnapshot {
   std::optional<std::chrono::system_clock::time_point> completion_time;
   double elapsed_seconds = 0;                     // since start_time, until now or the completion
   std::vector<RankSnapshot> ranks;                // of this launcher, by rank
-  std::optional<Progress> progress;               // empty before the first step
+  std::optional<Progress> progress;               // empty before the first step or resumption
   std::optional<double> mean_samples_per_second;  // over all steps, their own time only
   std::optional<Failure> last_failure;
   std::optional<double> goodput;  // WorkLedger; empty before the first step

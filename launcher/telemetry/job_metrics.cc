@@ -1,0 +1,226 @@
+#include "launcher/telemetry/job_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "launcher/telemetry/open_metrics.h"
+#include "launcher/telemetry/process_metrics.h"
+
+namespace lockstep::telemetry {
+
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using CounterFamily = prometheus::Family<Counter>;
+using GaugeFamily = prometheus::Family<Gauge>;
+using HistogramFamily = prometheus::Family<Histogram>;
+
+// In the order of RestartReason.
+constexpr std::array<std::string_view, 6> kReasons = {"ExitCode", "Signal",      "OOMKilled",
+                                                      "Hang",     "ReplicaLost", "Other"};
+
+// From a step of a small model on one core (0.1 ms) to a minute.
+const Histogram::BucketBoundaries& StepBuckets() {
+  static const Histogram::BucketBoundaries buckets = {
+      1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+  return buckets;
+}
+const Histogram::BucketBoundaries& CheckpointBuckets() {
+  static const Histogram::BucketBoundaries buckets = {1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5,
+                                                      1,    5,    10,   30,   60,  300};
+  return buckets;
+}
+
+// Families without series (no rank yet, say) are not shown by the registry, so all of them may be made at
+// once.
+CounterFamily& AddCounter(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+GaugeFamily& AddGauge(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+}
+HistogramFamily& AddHistogram(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
+}
+
+}  // namespace
+
+std::string_view RestartReasonName(RestartReason reason) { return kReasons[static_cast<size_t>(reason)]; }
+
+struct JobMetrics::Impl {
+  struct RankSeries {
+    prometheus::Labels labels;
+    Histogram& step_duration;
+    Histogram& collective_duration;
+    Counter& collective_bytes;
+    Counter& data_wait;
+    Counter& flops;
+  };
+  // Of the whole job; only in the launcher of rank 0.
+  struct JobSeries {
+    Counter& steps;
+    Counter& samples;
+  };
+
+  prometheus::Registry registry;
+  HistogramFamily& step_duration = AddHistogram(registry, "lockstep_step_duration_seconds",
+                                                "Time of a training step, as the process measured it.");
+  HistogramFamily& collective_duration =
+      AddHistogram(registry, "lockstep_collective_duration_seconds",
+                   "Part of a training step that went into communication and waiting for it.");
+  HistogramFamily& checkpoint_duration = AddHistogram(registry, "lockstep_checkpoint_duration_seconds",
+                                                      "Time of writing a checkpoint, by result.");
+  CounterFamily& steps =
+      AddCounter(registry, "lockstep_steps_total",
+                 "Training steps done by the job, those repeated after a restart included.");
+  CounterFamily& samples =
+      AddCounter(registry, "lockstep_samples_total",
+                 "Training samples consumed by the whole job, those repeated after a restart included.");
+  CounterFamily& collective_bytes = AddCounter(registry, "lockstep_collective_bytes_total",
+                                               "Payload that a process handed to collective operations.");
+  CounterFamily& data_wait = AddCounter(registry, "lockstep_data_wait_seconds_total",
+                                        "Time that a process's training steps waited for input data.");
+  CounterFamily& flops = AddCounter(registry, "lockstep_model_flops_total",
+                                    "Floating-point operations of a process's share of the model.");
+  CounterFamily& restarts =
+      AddCounter(registry, "lockstep_restarts_total", "Restarts of all processes in place, by reason.");
+  CounterFamily& lost_work = AddCounter(
+      registry, "lockstep_lost_work_seconds_total",
+      "Time lost to restarts: work that had to be repeated, and the standstill, by the restart's reason.");
+  CounterFamily& malformed_events = AddCounter(registry, "lockstep_malformed_events_total",
+                                               "Event lines of processes that could not be understood.");
+  GaugeFamily& loss = AddGauge(registry, "lockstep_loss", "Loss of the newest training step's global batch.");
+  GaugeFamily& accuracy = AddGauge(registry, "lockstep_accuracy_ratio", "Accuracy at the newest evaluation.");
+  GaugeFamily& learning_rate =
+      AddGauge(registry, "lockstep_learning_rate", "Learning rate of the newest training step.");
+  GaugeFamily& memory =
+      AddGauge(registry, "lockstep_device_memory_bytes",
+               "Memory of a process's device, as it reported it, by kind: used, reserved, limit.");
+  GaugeFamily& checkpoint_success =
+      AddGauge(registry, "lockstep_checkpoint_last_success_timestamp_seconds",
+               "When the newest checkpoint was complete, in seconds since 1970.");
+  GaugeFamily& job_info =
+      AddGauge(registry, "lockstep_job_info", "What this launcher runs; always 1, the labels say it.");
+  GaugeFamily& build_info = AddGauge(registry, "lockstep_build_info", "What this launcher is; always 1.");
+
+  std::map<int, RankSeries> ranks;
+  std::unique_ptr<JobSeries> job;
+};
+
+JobMetrics::JobMetrics(const JobLabels& labels) : impl_(std::make_unique<Impl>()) {
+  impl_->job_info
+      .Add({{"job", labels.name},
+            {"namespace", labels.namespace_name},
+            {"strategy", labels.strategy},
+            {"framework", labels.framework}})
+      .Set(1);
+  impl_->build_info.Add({{"version", LOCKSTEP_VERSION}, {"compiler", __VERSION__}}).Set(1);
+  impl_->malformed_events.Add({});
+}
+
+JobMetrics::~JobMetrics() = default;
+
+void JobMetrics::AddRank(const RankIdentity& identity) {
+  Impl& m = *impl_;
+  const prometheus::Labels labels = {{"role", identity.role},
+                                     {"replica", std::to_string(identity.replica)},
+                                     {"process", std::to_string(identity.process)}};
+  m.ranks.try_emplace(
+      identity.rank, Impl::RankSeries{.labels = labels,
+                                      .step_duration = m.step_duration.Add(labels, StepBuckets()),
+                                      .collective_duration = m.collective_duration.Add(labels, StepBuckets()),
+                                      .collective_bytes = m.collective_bytes.Add(labels),
+                                      .data_wait = m.data_wait.Add(labels),
+                                      .flops = m.flops.Add(labels)});
+  if (identity.rank != 0 || m.job) return;
+  m.job = std::make_unique<Impl::JobSeries>(
+      Impl::JobSeries{.steps = m.steps.Add({}), .samples = m.samples.Add({})});
+  // At 0 from the start, so that the first restart is seen as a change.
+  for (const std::string_view reason : kReasons) {
+    m.restarts.Add({{"reason", std::string(reason)}});
+    m.lost_work.Add({{"reason", std::string(reason)}});
+  }
+}
+
+void JobMetrics::Step(int rank, const contract::StepEvent& event, bool counts_for_job) {
+  const auto it = impl_->ranks.find(rank);
+  if (it == impl_->ranks.end()) return;
+  Impl::RankSeries& series = it->second;
+  if (event.seconds > 0) {
+    series.step_duration.Observe(event.seconds);
+    series.collective_duration.Observe(std::max(0.0, event.collective_seconds));
+  }
+  series.collective_bytes.Increment(static_cast<double>(event.collective_bytes));
+  series.data_wait.Increment(event.data_wait_seconds);
+  series.flops.Increment(event.flops);
+  if (!counts_for_job || !impl_->job) return;
+  impl_->job->steps.Increment();
+  impl_->job->samples.Increment(static_cast<double>(event.samples));
+  impl_->loss.Add({}).Set(event.loss);
+  impl_->learning_rate.Add({}).Set(event.learning_rate);
+}
+
+void JobMetrics::Evaluation(const contract::EvaluationEvent& event) {
+  if (event.accuracy >= 0) impl_->accuracy.Add({}).Set(event.accuracy);
+}
+
+void JobMetrics::Checkpoint(const contract::CheckpointEvent& event,
+                            std::chrono::system_clock::time_point now) {
+  impl_->checkpoint_duration.Add({{"result", event.ok ? "success" : "failure"}}, CheckpointBuckets())
+      .Observe(std::max(0.0, event.seconds));
+  if (!event.ok) return;
+  impl_->checkpoint_success.Add({}).Set(std::chrono::duration<double>(now.time_since_epoch()).count());
+}
+
+void JobMetrics::Memory(int rank, const contract::MemoryEvent& event) {
+  const auto it = impl_->ranks.find(rank);
+  if (it == impl_->ranks.end()) return;
+  if (event.kind != "used" && event.kind != "reserved" && event.kind != "limit") return;
+  prometheus::Labels labels = it->second.labels;
+  labels.emplace("kind", event.kind);
+  impl_->memory.Add(labels).Set(static_cast<double>(event.bytes));
+}
+
+void JobMetrics::Restart(RestartReason reason) {
+  if (impl_->job) impl_->restarts.Add({{"reason", std::string(RestartReasonName(reason))}}).Increment();
+}
+
+void JobMetrics::LostWork(RestartReason reason, double seconds) {
+  if (impl_->job)
+    impl_->lost_work.Add({{"reason", std::string(RestartReasonName(reason))}}).Increment(seconds);
+}
+
+void JobMetrics::MalformedEvent() { impl_->malformed_events.Add({}).Increment(); }
+
+std::string JobMetrics::Render(MetricsFormat format, std::optional<double> goodput) const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
+  for (prometheus::MetricFamily& family : CollectProcessMetrics()) families.push_back(std::move(family));
+  if (goodput) {
+    prometheus::ClientMetric metric;
+    metric.gauge.value = *goodput;
+    families.push_back({.name = "lockstep_goodput_ratio",
+                        .help = "Share of the job's time that went into training steps which still count.",
+                        .type = prometheus::MetricType::Gauge,
+                        .metric = {metric}});
+  }
+  // The library's order is that of a hash table.
+  std::sort(families.begin(), families.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (prometheus::MetricFamily& family : families) {
+    std::sort(family.metric.begin(), family.metric.end(),
+              [](const auto& a, const auto& b) { return a.label < b.label; });
+  }
+  if (format == MetricsFormat::kOpenMetrics) return WriteOpenMetrics(families);
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace lockstep::telemetry

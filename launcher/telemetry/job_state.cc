@@ -1,0 +1,253 @@
+#include "launcher/telemetry/job_state.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lockstep::telemetry {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kPhases = {"Pending", "Running", "Restarting", "Succeeded",
+                                                     "Failed"};
+constexpr std::array<std::string_view, 3> kStates = {"Pending", "Running", "Exited"};
+
+template <typename... Callables>
+struct Overloaded : Callables... {
+  using Callables::operator()...;
+};
+template <typename... Callables>
+Overloaded(Callables...) -> Overloaded<Callables...>;
+
+}  // namespace
+
+std::string_view JobPhaseName(JobPhase phase) { return kPhases[static_cast<size_t>(phase)]; }
+std::string_view RankStateName(RankState state) { return kStates[static_cast<size_t>(state)]; }
+
+JobState::JobState(JobDescription description, JobMetrics& metrics, TimePoint now)
+    : description_(std::move(description)),
+      metrics_(metrics),
+      started_(now),
+      started_wall_(std::chrono::system_clock::now()),
+      last_tick_(now.time_since_epoch().count()),
+      ledger_(now) {}
+
+std::chrono::system_clock::time_point JobState::ToWall(TimePoint time) const {
+  return started_wall_ + std::chrono::duration_cast<std::chrono::system_clock::duration>(time - started_);
+}
+
+std::chrono::steady_clock::duration JobState::LoopSilence(TimePoint now) const {
+  const TimePoint last(TimePoint::duration(last_tick_.load(std::memory_order_relaxed)));
+  return std::max(TimePoint::duration::zero(), now - last);
+}
+
+void JobState::GenerationStarted(int generation, TimePoint) {
+  const std::lock_guard lock(mutex_);
+  generation_ = generation;
+  leader_ = -1;
+  meter_.Restart();
+  for (auto& [number, rank] : ranks_) {
+    rank.snapshot.state = RankState::kPending;
+    rank.snapshot.phase = RankPhase::kStarting;
+    rank.snapshot.pid = 0;
+    rank.stepped = false;
+  }
+}
+
+void JobState::RankStarted(const RankIdentity& identity, int pid, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  metrics_.AddRank(identity);
+  Rank& rank = ranks_[identity.rank];
+  rank.snapshot.identity = identity;
+  rank.snapshot.state = RankState::kRunning;
+  rank.snapshot.phase = RankPhase::kStarting;
+  rank.snapshot.pid = pid;
+  rank.snapshot.exit_code.reset();
+  rank.snapshot.memory_bytes.reset();
+  rank.started = now;
+  rank.last_progress = now;
+  rank.stepped = false;
+  phase_ = JobPhase::kRunning;
+}
+
+void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  const auto it = ranks_.find(rank_number);
+  if (it == ranks_.end()) return;
+  Rank& rank = it->second;
+  const bool is_leader = leader_ < 0 || rank_number <= leader_;
+  const auto set_phase = [&](RankPhase phase) {
+    if (rank.snapshot.phase == phase) return;  // saying the same again is no progress
+    rank.snapshot.phase = phase;
+    rank.last_progress = now;
+    if (is_leader && phase != RankPhase::kTraining) meter_.Pause();
+  };
+
+  std::visit(
+      Overloaded{
+          [&](const contract::ReadyEvent&) { set_phase(RankPhase::kTraining); },
+          [&](const contract::PhaseEvent& e) {
+            if (const auto phase = ParseRankPhase(e.phase)) set_phase(*phase);
+          },
+          [&](const contract::StepEvent& e) {
+            set_phase(RankPhase::kTraining);
+            ApplyStep(rank, e, now);
+          },
+          [&](const contract::EvaluationEvent& e) {
+            if (rank_number == 0) metrics_.Evaluation(e);
+            if (!is_leader || e.accuracy < 0 || !progress_) return;
+            progress_->accuracy = e.accuracy;
+            progress_->accuracy_split = e.split;
+            progress_->last_updated = ToWall(now);
+          },
+          [&](const contract::CheckpointEvent& e) { metrics_.Checkpoint(e, ToWall(now)); },
+          [&](const contract::MemoryEvent& e) {
+            metrics_.Memory(rank_number, e);
+            if (e.kind == "used") rank.snapshot.memory_bytes = e.bytes;
+          },
+          [&](const contract::ResumedEvent& e) {
+            rank.last_progress = now;
+            rank.snapshot.step = e.step;
+            if (!is_leader) return;
+            if (!progress_) progress_.emplace();
+            progress_->step = e.step;
+            progress_->last_updated = ToWall(now);
+          },
+          // What it says reaches RankExited's caller through the exit report; here it is only a last sign.
+          [&](const contract::ErrorEvent&) {},
+      },
+      event);
+}
+
+void JobState::ApplyStep(Rank& rank, const contract::StepEvent& event, TimePoint now) {
+  const int number = rank.snapshot.identity.rank;
+  metrics_.Step(number, event, number == 0);
+  rank.snapshot.step = event.step;
+  rank.snapshot.step_seconds = event.seconds;
+  rank.last_progress = now;
+  rank.stepped = true;
+  if (leader_ >= 0 && number > leader_) return;
+
+  // Another rank was quicker to report this very step.
+  const bool counted_already = leader_ > number && progress_ && event.step <= progress_->step;
+  leader_ = number;
+  if (!counted_already) {
+    meter_.Step(event.samples, event.seconds, now);
+    const double lost = ledger_.Step(event.step, event.seconds, now);
+    if (lost > 0) metrics_.LostWork(restart_reason_, lost);
+  }
+  if (!progress_) progress_.emplace();
+  progress_->step = event.step;
+  if (event.total_steps > 0) progress_->total_steps = event.total_steps;
+  progress_->epoch = event.epoch;
+  progress_->loss = event.loss;
+  progress_->learning_rate = event.learning_rate;
+  progress_->last_updated = ToWall(now);
+}
+
+void JobState::MalformedEvent(int) {
+  metrics_.MalformedEvent();
+  const std::lock_guard lock(mutex_);
+  ++malformed_events_;
+}
+
+void JobState::RankExited(int rank_number, int exit_code, TimePoint) {
+  const std::lock_guard lock(mutex_);
+  const auto it = ranks_.find(rank_number);
+  if (it == ranks_.end()) return;
+  it->second.snapshot.state = RankState::kExited;
+  it->second.snapshot.exit_code = exit_code;
+  it->second.snapshot.pid = 0;
+}
+
+void JobState::Restarting(RestartReason reason, Failure failure, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  metrics_.Restart(reason);
+  phase_ = JobPhase::kRestarting;
+  ++restarts_;
+  restart_reason_ = reason;
+  failure.time = ToWall(now);
+  last_failure_ = std::move(failure);
+  ledger_.Stopped(now);
+}
+
+void JobState::Finished(bool succeeded, std::optional<Failure> failure, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  phase_ = succeeded ? JobPhase::kSucceeded : JobPhase::kFailed;
+  completed_ = now;
+  ledger_.Stopped(now);
+  if (!failure) return;
+  failure->time = ToWall(now);
+  last_failure_ = std::move(failure);
+}
+
+std::string JobState::WhyNotReady(TimePoint now) const {
+  if (phase_ != JobPhase::kRunning) return "the job is " + std::string(JobPhaseName(phase_));
+  if (leader_ >= 0) return "";
+  if (description_.reports_steps) return "no step yet in generation " + std::to_string(generation_);
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.snapshot.state == RankState::kExited && rank.snapshot.exit_code == 0) continue;
+    if (rank.snapshot.state != RankState::kRunning || now - rank.started < kReadyWithoutSteps) {
+      return "rank " + std::to_string(number) + " has not run for " +
+             std::to_string(kReadyWithoutSteps.count()) + " s";
+    }
+  }
+  return "";
+}
+
+JobSnapshot JobState::Snapshot(TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  const TimePoint end = completed_.value_or(now);
+  JobSnapshot snapshot;
+  snapshot.description = description_;
+  snapshot.phase = phase_;
+  snapshot.generation = generation_;
+  snapshot.restarts = restarts_;
+  snapshot.start_time = started_wall_;
+  if (completed_) snapshot.completion_time = ToWall(*completed_);
+  snapshot.elapsed_seconds = std::chrono::duration<double>(end - started_).count();
+  snapshot.ranks.reserve(ranks_.size());
+  for (const auto& [number, rank] : ranks_) snapshot.ranks.push_back(rank.snapshot);
+  snapshot.progress = progress_;
+  if (snapshot.progress) {
+    Progress& progress = *snapshot.progress;
+    progress.samples_per_second = meter_.samples_per_second();
+    if (progress.total_steps > 0) {
+      const int64_t left = std::max<int64_t>(0, progress.total_steps - progress.step);
+      progress.percentage = static_cast<int>(100.0 * static_cast<double>(progress.total_steps - left) /
+                                             static_cast<double>(progress.total_steps));
+      if (const auto step_seconds = meter_.seconds_per_step()) {
+        progress.remaining_seconds = static_cast<double>(left) * *step_seconds;
+      }
+    }
+  }
+  snapshot.mean_samples_per_second = meter_.mean_samples_per_second();
+  snapshot.last_failure = last_failure_;
+  snapshot.goodput = ledger_.goodput(end);
+  snapshot.malformed_events = malformed_events_;
+  snapshot.ready_reason = WhyNotReady(now);
+  snapshot.ready = snapshot.ready_reason.empty();
+  return snapshot;
+}
+
+std::vector<RankProgress> JobState::rank_progress() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RankProgress> result;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.snapshot.state != RankState::kRunning) continue;
+    result.push_back({.rank = number,
+                      .phase = rank.snapshot.phase,
+                      .step = rank.snapshot.step,
+                      .stepped = rank.stepped,
+                      .last_progress = rank.last_progress,
+                      .process_state = 0});
+  }
+  return result;
+}
+
+double JobState::median_step_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return meter_.median_step_seconds();
+}
+
+}  // namespace lockstep::telemetry

@@ -1,0 +1,103 @@
+#include "launcher/telemetry/status_document.h"
+
+#include <time.h>
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::telemetry {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Format(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// RFC 3339 in whole seconds, as Kubernetes writes times.
+std::string Time(std::chrono::system_clock::time_point time) {
+  const time_t seconds = std::chrono::system_clock::to_time_t(time);
+  tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[32];
+  const size_t size = ::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return std::string(text, size);
+}
+
+Json ProgressJson(const Progress& progress) {
+  Json json;
+  json["step"] = progress.step;
+  if (progress.total_steps > 0) json["totalSteps"] = progress.total_steps;
+  if (progress.percentage) json["percentage"] = *progress.percentage;
+  if (progress.remaining_seconds) {
+    json["estimatedRemainingSeconds"] =
+        static_cast<int64_t>(std::ceil(std::min(*progress.remaining_seconds, 1e15)));
+  }
+  if (progress.samples_per_second) json["samplesPerSecond"] = Format("%.0f", *progress.samples_per_second);
+  json["epoch"] = progress.epoch;
+  if (progress.loss) json["loss"] = Format("%.6g", *progress.loss);
+  if (progress.accuracy) json["accuracy"] = Format("%.4f", *progress.accuracy);
+  json["lastUpdatedTime"] = Time(progress.last_updated);
+  return json;
+}
+
+Json FailureJson(const Failure& failure) {
+  Json json;
+  json["replica"] = failure.replica;
+  json["process"] = failure.process;
+  if (failure.rank >= 0) json["rank"] = failure.rank;
+  if (failure.exit_code) json["exitCode"] = *failure.exit_code;
+  json["reason"] = failure.reason;
+  json["message"] = failure.message;
+  json["time"] = Time(failure.time);
+  return json;
+}
+
+Json RankJson(const RankSnapshot& rank) {
+  Json json;
+  json["rank"] = rank.identity.rank;
+  json["role"] = rank.identity.role;
+  json["replica"] = rank.identity.replica;
+  json["process"] = rank.identity.process;
+  json["state"] = RankStateName(rank.state);
+  if (rank.pid > 0) json["pid"] = rank.pid;
+  json["phase"] = RankPhaseName(rank.phase);
+  json["step"] = rank.step;
+  if (rank.step_seconds > 0) json["stepSeconds"] = Format("%.6g", rank.step_seconds);
+  if (rank.memory_bytes) json["memoryBytes"] = *rank.memory_bytes;
+  if (rank.exit_code) json["exitCode"] = *rank.exit_code;
+  return json;
+}
+
+}  // namespace
+
+std::string StatusDocument(const JobSnapshot& snapshot) {
+  const JobDescription& description = snapshot.description;
+  Json json;
+  json["name"] = description.name;
+  json["namespace"] = description.namespace_name;
+  json["strategy"] = description.strategy;
+  json["framework"] = description.framework;
+  json["worldSize"] = description.world_size;
+  json["phase"] = JobPhaseName(snapshot.phase);
+  json["ready"] = snapshot.ready;
+  json["attempt"] = description.attempt;
+  json["generation"] = snapshot.generation;
+  json["restarts"] = snapshot.restarts;
+  json["startTime"] = Time(snapshot.start_time);
+  if (snapshot.completion_time) json["completionTime"] = Time(*snapshot.completion_time);
+  if (snapshot.progress) json["progress"] = ProgressJson(*snapshot.progress);
+  if (snapshot.goodput) json["goodput"] = Format("%.4f", *snapshot.goodput);
+  if (snapshot.last_failure) json["lastFailure"] = FailureJson(*snapshot.last_failure);
+  json["malformedEvents"] = snapshot.malformed_events;
+  json["ranks"] = Json::array();
+  for (const RankSnapshot& rank : snapshot.ranks) json["ranks"].push_back(RankJson(rank));
+  // What programs wrote need not be UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep::telemetry

@@ -1,0 +1,78 @@
+#include "launcher/telemetry/text_format.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace lockstep::telemetry {
+
+namespace {
+
+std::string Two(int64_t value) {
+  std::string text = std::to_string(value);
+  if (value < 10) text.insert(0, 1, '0');
+  return text;
+}
+
+}  // namespace
+
+std::string Grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  const int64_t first = value < 0 ? 1 : 0;
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > first; at -= 3) {
+    digits.insert(static_cast<size_t>(at), ",");
+  }
+  return digits;
+}
+
+std::string FormatDuration(double seconds) {
+  if (!(seconds < 1e12)) return "very long";
+  const int64_t s = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(seconds)));
+  if (s < 60) return std::to_string(s) + " s";
+  if (s < 3600) return std::to_string(s / 60) + " min " + Two(s % 60) + " s";
+  if (s < 86'400) return std::to_string(s / 3600) + " h " + Two(s / 60 % 60) + " min";
+  return std::to_string(s / 86'400) + " d " + Two(s / 3600 % 24) + " h";
+}
+
+std::string FormatBytes(int64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return FormatDecimals(value, unit == 0 ? 0 : 1) + " " + kUnits[unit];
+}
+
+std::string FormatDecimals(double value, int decimals) {
+  std::array<char, 400> text;
+  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
+  return text.data();
+}
+
+std::string FormatLoss(double loss) {
+  const double size = std::abs(loss);
+  if (size == 0 || (size >= 1e-3 && size < 1e6)) return FormatDecimals(loss, 4);
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.2e", loss);
+  return text.data();
+}
+
+std::string Printable(const std::string& text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if (c == 0xc2 && next >= 0x80 && next < 0xa0) {  // C1 controls in UTF-8
+      result += '?';
+      ++i;
+    } else {
+      result += c < 0x20 || c == 0x7f ? '?' : text[i];
+    }
+  }
+  return result;
+}
+
+}  // namespace lockstep::telemetry
