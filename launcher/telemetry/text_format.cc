@@ -10,20 +10,22 @@ namespace lockstep::telemetry {
 namespace {
 
 std::string Two(int64_t value) {
-  std::string text = std::to_string(value);
-  if (value < 10) text.insert(0, 1, '0');
-  return text;
+  std::string text;
+  if (value < 10) text += '0';
+  return text += std::to_string(value);
 }
 
 }  // namespace
 
 std::string Grouped(int64_t value) {
-  std::string digits = std::to_string(value);
-  const int64_t first = value < 0 ? 1 : 0;
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > first; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
+  const std::string digits = std::to_string(value);
+  const size_t sign = value < 0 ? 1 : 0;
+  std::string result;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && (digits.size() - i) % 3 == 0) result += ',';
+    result += digits[i];
   }
-  return digits;
+  return result;
 }
 
 std::string FormatDuration(double seconds) {
