@@ -42,7 +42,7 @@ StepResult Mirrored::TrainStep(const Batch& batch) {
   const uint64_t all_done = (turn_ + 1) * chunks_;
   const auto done = [&] { return shared_->chunks_done.load() == all_done; };
   group_->Wait(
-      "all-reduce of step " + std::to_string(step_ + 1),
+      StepName() + "all-reduce",
       [&] { return WorkOnSome() ? Look::kProgress
                    : done()     ? Look::kDone
                                 : Look::kIdle; },
@@ -53,6 +53,7 @@ StepResult Mirrored::TrainStep(const Batch& batch) {
       },
       deadline());
 
+  model_->ParametersChanged(0, model_->layout().total);
   Report totals;
   for (int r = 0; r < local_size(); ++r) totals += members_[r].reports[slot];
   StepResult step = Finished(totals, batch, penalty);

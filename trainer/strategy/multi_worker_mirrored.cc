@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "trainer/error.h"
+
 namespace lockstep::trainer::strategy {
 namespace {
 
@@ -74,13 +76,14 @@ StepResult MultiWorkerMirrored::TrainStep(const Batch& batch) {
   members_[local_rank()].reports[slot] = ReportOf(result, batch);
   Announce(total());
 
-  const std::string operation = "all-reduce of step " + std::to_string(step_ + 1);
+  const std::string operation = StepName() + "all-reduce";
   // The thread has deadlines of its own on everything it waits for; this one is behind all of them.
   group_->Wait(
       operation,
       [&] {
+        const bool ended = ended_.load();  // before looking for its last work
         if (UpdateSome()) return Look::kProgress;
-        return ended_.load() ? Look::kDone : Look::kIdle;
+        return ended ? Look::kDone : Look::kIdle;
       },
       [](int) { return false; }, deadline() + options_.collective_timeout * 2);
   ThrowIfThreadFailed();
@@ -96,6 +99,7 @@ StepResult MultiWorkerMirrored::TrainStep(const Batch& batch) {
   if (look() == Look::kDone) group_->Wake();
   group_->Wait(operation, look, missing, deadline());
 
+  model_->ParametersChanged(0, model_->layout().total);
   StepResult step = Finished(shared_->totals[slot], batch, penalty);
   const auto exposed = Clock::now() - start - (updating_ - updating_before);
   step.collective_seconds = std::chrono::duration<double>(exposed).count();
@@ -139,6 +143,9 @@ void MultiWorkerMirrored::Communicate() {
     }
     try {
       CommunicateStep();
+    } catch (const CollectiveLost& lost) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::make_exception_ptr(CollectiveLost(StepName() + lost.what()));
     } catch (...) {
       const std::lock_guard lock(mutex_);
       failure_ = std::current_exception();
@@ -149,10 +156,9 @@ void MultiWorkerMirrored::Communicate() {
 }
 
 void MultiWorkerMirrored::CommunicateStep() {
-  const std::string operation = "all-reduce of step " + std::to_string(step_ + 1);
   const auto await = [&](size_t end) {
     group_->Wait(
-        operation, [&] { return Announced(turn_) >= end ? Look::kDone : Look::kIdle; },
+        "all-reduce", [&] { return Announced(turn_) >= end ? Look::kDone : Look::kIdle; },
         [&](int r) { return members_[r].announced.load() < Position(turn_, end); }, deadline(),
         collectives::LocalGroup::Waiter::kHelper);
   };

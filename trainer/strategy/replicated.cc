@@ -192,8 +192,8 @@ void Replicated::SumGradients(size_t begin, size_t end) {
 
 void Replicated::Update(size_t begin, size_t end) {
   const UpdateBuffers buffers{.parameters = parameters_,
-                                   .gradients = gradients_[static_cast<size_t>(local_rank())],
-                                   .slots = {slots_[0], slots_[1]}};
+                              .gradients = gradients_[static_cast<size_t>(local_rank())],
+                              .slots = {slots_[0], slots_[1]}};
   optimizer_->Update(step_ + 1, buffers, static_cast<int64_t>(begin), static_cast<int64_t>(end), l2_ranges_);
 }
 
@@ -203,7 +203,6 @@ Replicated::Report Replicated::ReportOf(const LossResult& result, const Batch& b
 }
 
 StepResult Replicated::Finished(const Report& totals, const Batch& batch, double penalty) {
-  model_->ParametersChanged(0, model_->layout().total);
   ++turn_;
   ++step_;
   return {.loss = totals.loss_sum / static_cast<double>(batch.global_samples) + penalty,

@@ -75,6 +75,7 @@ class Replicated : public Strategy {
   void SumGradients(size_t begin, size_t end);  // of the local ranks, in order, into this rank's own buffer
   void Update(size_t begin, size_t end);        // with this rank's own gradient buffer
   StepResult Finished(const Report& totals, const Batch& batch, double penalty);
+  std::string StepName() const { return "step " + std::to_string(step_ + 1) + ": "; }
   double Penalty() const { return l2_ranges_.empty() ? 0 : model_->L2Penalty(); }
   Report ReportOf(const LossResult& result, const Batch& batch) const;
 

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/collectives/ranks.h"
+#include "trainer/backend/factory.h"
+#include "trainer/model/model.h"
+#include "trainer/optimizer/optimizer.h"
+#include "trainer/strategy/strategy.h"
+
+namespace lockstep::testing {
+
+// A job whose ranks are threads of the test: a small perceptron on made-up data.
+struct Job {
+  int machines = 1;
+  int local_size = 1;
+  trainer::strategy::Kind kind = trainer::strategy::Kind::kMirrored;
+  trainer::strategy::CrossDeviceOps ops = trainer::strategy::CrossDeviceOps::kAuto;
+  trainer::OptimizerOptions optimizer{.kind = trainer::OptimizerKind::kAdam, .learning_rate = 0.01};
+  std::vector<int64_t> widths{20, 300, 64, 10};  // more than one chunk of parameters
+  double l2 = 0;
+  uint64_t seed = 1;
+  int64_t global_batch = 48;
+  // How many of a batch's samples rank r takes; empty: equal parts.
+  std::function<int64_t(int rank, int64_t step)> share;
+  std::chrono::milliseconds timeout{30'000};
+
+  int size() const { return machines * local_size; }
+};
+
+// What one rank of a job has.
+class JobRank {
+ public:
+  JobRank(const Job& job, Meeting& meeting, int rank);
+
+  trainer::strategy::Strategy& strategy() { return *strategy_; }
+  trainer::Model& model() { return *model_; }
+
+  void Setup() { strategy_->Setup(*model_, *optimizer_, job_.seed); }
+  // This rank's share of global batch `step`.
+  trainer::strategy::StepResult Step(int64_t step);
+  int rank() const { return rank_; }
+
+ private:
+  Job job_;
+  int rank_;
+  std::unique_ptr<trainer::Backend> backend_;
+  std::unique_ptr<trainer::Model> model_;
+  std::unique_ptr<trainer::Optimizer> optimizer_;
+  std::unique_ptr<trainer::strategy::Strategy> strategy_;
+  std::vector<float> inputs_;
+  std::vector<int32_t> labels_;
+};
+
+// The same job's end on every rank.
+struct Outcome {
+  std::vector<std::string> thrown;                     // by rank; "" for nothing
+  std::vector<std::vector<double>> losses;             // by rank, step
+  std::vector<std::vector<float>> parameters;          // by rank, canonical
+  std::vector<std::vector<std::vector<float>>> slots;  // by rank, slot
+};
+
+// Trains for `steps`; `after` is called on each rank after each step, before the next.
+Outcome Train(const Job& job, int64_t steps,
+              const std::function<void(JobRank&, const trainer::strategy::StepResult&)>& after = {});
+
+}  // namespace lockstep::testing
