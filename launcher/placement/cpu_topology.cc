@@ -22,8 +22,9 @@ constexpr std::array<std::string_view, 15> kFeatures = {
 std::string_view FindField(std::string_view text, std::string_view key) {
   for (const std::string_view line : Split(text, '\n')) {
     const size_t colon = line.find(':');
-    if (colon != std::string_view::npos && Trim(line.substr(0, colon)) == key)
+    if (colon != std::string_view::npos && Trim(line.substr(0, colon)) == key) {
       return Trim(line.substr(colon + 1));
+    }
   }
   return {};
 }

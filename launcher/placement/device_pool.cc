@@ -65,8 +65,9 @@ Result<std::vector<PoolDevice>> ResolveInherited(const Inventory& inventory, std
     return InvalidArgument("it is neither an index nor a UUID");
   }
   for (const PoolDevice& device : found) {
-    if (!device.error.empty())
+    if (!device.error.empty()) {
       return FailedPrecondition(device.label + " cannot be used (" + device.error + ")");
+    }
   }
   if (found.empty()) return NotFound("that GPU is in MIG mode and has no slices");
   return found;

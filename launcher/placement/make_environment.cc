@@ -38,8 +38,9 @@ Ranks CountRanks(const GenerationFacts& facts) {
 }
 
 Status CheckFacts(const DeviceAssignment& assignment, const GenerationFacts& facts) {
-  if (facts.self >= facts.replicas.size())
+  if (facts.self >= facts.replicas.size()) {
     return Internal("placement: this launcher is not among the replicas");
+  }
   const ReplicaFacts& self = facts.replicas[facts.self];
   if (self.role != assignment.role || self.processes != static_cast<int>(assignment.processes.size())) {
     return Internal("placement: " + std::to_string(assignment.processes.size()) + " processes of role " +

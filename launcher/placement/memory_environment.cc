@@ -73,8 +73,9 @@ class MemoryPolicyOf {
           "this PyTorch takes a limit only through its API (torch.cuda.set_per_process_memory_fraction)");
     }
     // One set by the user stands for both: the two are the same setting under two names.
-    if (environment_.SetByUser("PYTORCH_ALLOC_CONF") || environment_.SetByUser("PYTORCH_CUDA_ALLOC_CONF"))
+    if (environment_.SetByUser("PYTORCH_ALLOC_CONF") || environment_.SetByUser("PYTORCH_CUDA_ALLOC_CONF")) {
       return;
+    }
     environment_.SetDefault("PYTORCH_ALLOC_CONF", options);
     environment_.SetDefault("PYTORCH_CUDA_ALLOC_CONF", options);
   }
@@ -83,8 +84,9 @@ class MemoryPolicyOf {
     SetPolicy(context_, environment_, "XLA_PYTHON_CLIENT_PREALLOCATE",
               share_.policy == MemoryPolicy::kPreallocate ? "true" : "false");
     if (!Limited()) return;
-    if (!share_.fraction)
+    if (!share_.fraction) {
       return CannotHonour("the device's memory is not known, and JAX takes fractions only");
+    }
     environment_.Set("XLA_CLIENT_MEM_FRACTION", FormatFraction(*share_.fraction));
     environment_.Remove("XLA_PYTHON_CLIENT_MEM_FRACTION");  // the older name; JAX refuses both together
   }

@@ -1,0 +1,177 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/placement/assign.h"
+#include "tests/unit/placement/builders.h"
+
+namespace lockstep::placement {
+namespace {
+
+using spec::DeviceType;
+using spec::Framework;
+using ::testing::ElementsAre;
+using testing::GpuMachine;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Joined;
+using testing::Machine;
+using testing::ProgramJob;
+using testing::TrainerJob;
+
+size_t Processes(const spec::TrainingJob& job, const Inventory& inventory) {
+  const auto assignment = AssignDevices(job, {.inventory = inventory});
+  EXPECT_TRUE(assignment.ok()) << assignment.status().message();
+  return assignment.ok() ? assignment->processes.size() : 0;
+}
+
+TEST(AssignCpuTest, StartsOneProcessACore) {
+  EXPECT_EQ(Processes(TrainerJob(), Machine(1, 4)), 4u);
+  EXPECT_EQ(Processes(TrainerJob(), Machine(1, 2, 2)), 2u);
+  EXPECT_EQ(Processes(ProgramJob(Framework::kNone), Machine(1, 2)), 2u);
+  Inventory quota = Machine(1, 4);
+  quota.cpu_quota = 2.9;
+  EXPECT_EQ(Processes(TrainerJob(), quota), 2u);
+}
+
+TEST(AssignCpuTest, StartsOneProcessForTensorFlowAndForOneDevice) {
+  EXPECT_EQ(Processes(ProgramJob(Framework::kTensorFlow), Machine(1, 4)), 1u);
+  spec::TrainingJob job = TrainerJob();
+  job.strategy.type = spec::StrategyType::kOneDevice;
+  EXPECT_EQ(Processes(job, Machine(1, 4)), 1u);
+}
+
+TEST(AssignCpuTest, TakesVirtualDevicesAsSharesOfTheCpu) {
+  spec::TrainingJob job = TrainerJob();
+  job.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = testing::kGiB};
+  const auto assignment = AssignDevices(job, {.inventory = Machine(1, 2)});
+  ASSERT_TRUE(assignment.ok());
+  ASSERT_EQ(assignment->processes.size(), 4u);
+  EXPECT_THAT(assignment->processes[3].devices, ElementsAre("CPU:3"));
+  EXPECT_THAT(assignment->processes[3].visible, IsEmpty());
+  EXPECT_EQ(assignment->processes[3].memory.limit, testing::kGiB);
+  EXPECT_EQ(assignment->physical_devices, 1);
+  EXPECT_EQ(assignment->logical_devices, 4);
+}
+
+TEST(AssignCpuTest, StartsNoMoreThanTheTrainersBatchComesOutEvenOver) {
+  const auto assignment = AssignDevices(TrainerJob(256), {.inventory = Machine(1, 6)});
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(assignment->processes.size(), 4u);
+  EXPECT_THAT(assignment->notices, ElementsAre(HasSubstr("4 processes on 6 cores")));
+  spec::TrainingJob two = TrainerJob(12);
+  two.roles[0].replicas = 2;
+  EXPECT_EQ(Processes(two, Machine(1, 4)), 3u);
+  // What was asked for stays; the validator speaks of the batch.
+  two.roles[0].processes_per_replica = 5;
+  EXPECT_EQ(Processes(two, Machine(1, 4)), 5u);
+}
+
+TEST(AssignCpuTest, MayOversubscribeAndSharesTheThreads) {
+  const struct {
+    int cores;
+    int processes;
+    int threads;
+  } kCases[] = {{8, 2, 4}, {2, 4, 1}, {5, 2, 2}, {1, 8, 1}, {8, 1, 8}};
+  for (const auto& test : kCases) {
+    spec::TrainingJob job = TrainerJob();
+    job.roles[0].processes_per_replica = test.processes;
+    const auto assignment = AssignDevices(job, {.inventory = Machine(1, test.cores)});
+    ASSERT_TRUE(assignment.ok());
+    EXPECT_EQ(assignment->processes.size(), static_cast<size_t>(test.processes));
+    EXPECT_EQ(assignment->processes.back().threads, test.threads) << test.cores << "/" << test.processes;
+  }
+}
+
+TEST(AssignCpuTest, NeverGivesMoreThreadsThanBoundCores) {
+  spec::TrainingJob job = TrainerJob();
+  job.roles[0].processes_per_replica = 3;  // on two nodes of four cores: 2 + 2 and 4 cores
+  const auto assignment = AssignDevices(job, {.inventory = Machine(2, 4)});
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_THAT(assignment->processes[0].cpus, ElementsAre(0, 1));
+  EXPECT_EQ(assignment->processes[0].numa_node, 0);
+  for (const ProcessDevices& process : assignment->processes) EXPECT_EQ(process.threads, 2);
+}
+
+TEST(AssignCpuTest, RunsTheTrainerOnTheCpuAndSaysSoWhereThereAreGpus) {
+  const auto assignment = AssignDevices(TrainerJob(), {.inventory = GpuMachine(2)});
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(assignment->type, DeviceType::kCpu);
+  EXPECT_EQ(assignment->processes.size(), 8u);
+  EXPECT_THAT(Joined(assignment->notices), HasSubstr("trainer does not run on GPUs yet"));
+  EXPECT_THAT(AssignDevices(TrainerJob(), {.inventory = Machine(1, 2)})->notices, IsEmpty());
+}
+
+TEST(AssignCpuTest, RefusesTheTrainerOnAGpuUnlessSoft) {
+  spec::TrainingJob job = TrainerJob();
+  job.roles[0].devices.type = DeviceType::kGpu;
+  const auto refused = AssignDevices(job, {.inventory = GpuMachine(2)});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(refused.status().message(), HasSubstr("spec.devices.type"));
+  job.roles[0].devices.soft_placement = true;
+  const auto soft = AssignDevices(job, {.inventory = GpuMachine(2)});
+  ASSERT_TRUE(soft.ok());
+  EXPECT_EQ(soft->type, DeviceType::kCpu);
+  EXPECT_THAT(Joined(soft->notices), HasSubstr("softPlacement"));
+}
+
+TEST(AssignCpuTest, RefusesAProgramOnAGpuWhereThereIsNoneUnlessSoft) {
+  spec::TrainingJob job = ProgramJob(Framework::kPyTorch);
+  job.roles[0].devices.type = DeviceType::kGpu;
+  Inventory inventory = Machine(1, 2);
+  inventory.notes = {"no NVIDIA driver (libnvidia-ml.so.1 not found)"};
+  const auto refused = AssignDevices(job, {.inventory = inventory});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("this machine has no GPU; no NVIDIA driver"));
+  job.roles[0].devices.soft_placement = true;
+  const auto soft = AssignDevices(job, {.inventory = inventory});
+  ASSERT_TRUE(soft.ok());
+  EXPECT_EQ(soft->type, DeviceType::kCpu);
+  EXPECT_THAT(Joined(soft->notices), HasSubstr("the CPU is used (softPlacement)"));
+}
+
+TEST(AssignCpuTest, RunsAProgramOnTheCpuWithoutAWordWhenTheTypeIsAuto) {
+  const auto assignment = AssignDevices(ProgramJob(Framework::kJax), {.inventory = Machine(1, 2)});
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_THAT(assignment->notices, IsEmpty());
+}
+
+// The example of the manifest's documentation on a machine without a GPU.
+TEST(AssignCpuTest, FallsBackFromANamedDeviceWhenSoft) {
+  spec::TrainingJob job = TrainerJob();
+  job.roles[0].devices.visible = {"0"};
+  job.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = std::nullopt};
+  const auto refused = AssignDevices(job, {.inventory = Machine(1, 2)});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("no device \"0\"; there is no GPU"));
+  job.roles[0].devices.soft_placement = true;
+  EXPECT_EQ(Processes(job, Machine(1, 2)), 4u);
+}
+
+TEST(AssignCpuTest, RefusesTpusByName) {
+  spec::TrainingJob job = ProgramJob(Framework::kJax);
+  job.roles.resize(2);
+  job.roles[1].name = "tpu";
+  job.roles[1].devices.type = DeviceType::kTpu;
+  const auto refused = AssignDevices(job, {.role = "tpu"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(refused.status().message(), HasSubstr("spec.roles[1].devices.type: TPU"));
+}
+
+TEST(AssignCpuTest, NamesTheRolesThereAre) {
+  const auto refused = AssignDevices(TrainerJob(), {.role = "chief"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("no role \"chief\"; there is worker"));
+}
+
+TEST(NeedsGpusTest, AsksTheDriverOnlyWhereAGpuCouldBeUsed) {
+  spec::TrainingJob job = ProgramJob(Framework::kNone);
+  EXPECT_TRUE(NeedsGpus(job, "worker"));
+  job.roles[0].devices.type = DeviceType::kCpu;
+  EXPECT_FALSE(NeedsGpus(job, "worker"));
+}
+
+}  // namespace
+}  // namespace lockstep::placement

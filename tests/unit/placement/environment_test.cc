@@ -1,0 +1,281 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "launcher/placement/assign.h"
+#include "launcher/placement/environment_builder.h"
+#include "tests/unit/placement/builders.h"
+
+namespace lockstep::placement {
+namespace {
+
+using spec::Framework;
+using ::testing::ElementsAre;
+using testing::Facts;
+using testing::GpuMachine;
+using ::testing::HasSubstr;
+using testing::Joined;
+using testing::Machine;
+using testing::ProgramJob;
+using testing::TrainerJob;
+using testing::Uuid;
+using testing::Value;
+
+// `job` with two processes on a machine of four cores, as the second of `facts.replicas` where those are
+// given.
+Result<Plan> TryPlan(const spec::TrainingJob& job, GenerationFacts facts, const Environment& inherited = {}) {
+  spec::TrainingJob two = job;
+  for (spec::Role& role : two.roles) role.processes_per_replica = 2;
+  facts.inherited = inherited;
+  return Assign(two, {.inventory = Machine(1, 4), .inherited = inherited}, facts);
+}
+
+Plan MustPlan(const spec::TrainingJob& job, const GenerationFacts& facts = Facts(),
+              const Environment& inherited = {}) {
+  auto plan = TryPlan(job, facts, inherited);
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  return plan.ok() ? *plan : Plan{.processes = std::vector<ProcessPlan>(2)};
+}
+
+TEST(EnvironmentTest, HasWhatEveryProcessGets) {
+  GenerationFacts facts = Facts();
+  facts.generation = 3;
+  facts.attempt = 1;
+  facts.replicas = {{.processes = 3, .address = "10.0.0.1"},
+                    {.index = 1, .processes = 2, .address = "10.0.0.2"}};
+  facts.self = 1;
+  spec::TrainingJob job = TrainerJob();
+  job.network.interface = "eth0";
+  job.trainer->checkpoint = spec::Checkpoint{.directory = "/ckpt"};
+  const Plan plan = MustPlan(job, facts);
+  EXPECT_EQ(plan.world_size, 5);
+  EXPECT_EQ(plan.rank_offset, 3);
+  ASSERT_EQ(plan.processes.size(), 2u);
+  EXPECT_EQ(plan.processes[1].rank, 4);
+  EXPECT_THAT(plan.processes[1].command, ElementsAre("/usr/bin/lockstep-trainer"));
+  const Variables expected = {{"RANK", "4"},
+                              {"WORLD_SIZE", "5"},
+                              {"LOCAL_RANK", "1"},
+                              {"LOCAL_WORLD_SIZE", "2"},
+                              {"GROUP_RANK", "1"},
+                              {"GROUP_WORLD_SIZE", "2"},
+                              {"MASTER_ADDR", "127.0.0.1"},
+                              {"MASTER_PORT", "29500"},
+                              {"OMP_NUM_THREADS", "2"},
+                              {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+                              {"CUDA_VISIBLE_DEVICES", ""},
+                              {"LOCKSTEP_JOB", "mnist"},
+                              {"LOCKSTEP_ATTEMPT", "1"},
+                              {"LOCKSTEP_GENERATION", "3"},
+                              {"LOCKSTEP_ROLE", "worker"},
+                              {"LOCKSTEP_STORE_ADDRESS", "127.0.0.1:4000"},
+                              {"LOCKSTEP_TOKEN_FILE", "/run/token"},
+                              {"LOCKSTEP_EVENTS_FD", "3"},
+                              {"LOCKSTEP_CHECKPOINT_DIRECTORY", "/ckpt"},
+                              {"LOCKSTEP_TRAINER_CONFIG", "/run/job.json"},
+                              {"LOCKSTEP_INTERFACE", "eth0"},
+                              {"NCCL_SOCKET_IFNAME", "=eth0"},
+                              {"GLOO_SOCKET_IFNAME", "eth0"}};
+  EXPECT_EQ(plan.processes[1].changed, expected);
+  EXPECT_EQ(plan.processes[1].environment, expected);
+}
+
+TEST(EnvironmentTest, ShowsAGpuByUuid) {
+  const auto plan = Assign(ProgramJob(Framework::kPyTorch), {.inventory = GpuMachine(2)}, Facts());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(Value(plan->processes[1].environment, "CUDA_VISIBLE_DEVICES"), Uuid(0) + "," + Uuid(1));
+  EXPECT_EQ(Value(plan->processes[1].environment, "NCCL_MULTI_RANK_GPU_ENABLE"), "<absent>");
+  spec::TrainingJob shared = ProgramJob(Framework::kPyTorch);
+  shared.roles[0].devices.virtual_devices = {.per_device = 2, .memory_limit = std::nullopt};
+  const auto sharing = Assign(shared, {.inventory = GpuMachine(1)}, Facts());
+  ASSERT_TRUE(sharing.ok());
+  EXPECT_EQ(Value(sharing->processes[1].environment, "NCCL_MULTI_RANK_GPU_ENABLE"), "1");
+}
+
+TEST(EnvironmentTest, ScrubsOtherLaunchersAndKeepsTheRest) {
+  const Environment inherited = {{"PATH", "/bin"},
+                                 {"HOME", "/root"},
+                                 {"NCCL_DEBUG", "INFO"},
+                                 {"OMPI_COMM_WORLD_RANK", "7"},
+                                 {"PMIX_RANK", "7"},
+                                 {"PMI_SIZE", "9"},
+                                 {"SLURM_PROCID", "7"},
+                                 {"TORCHELASTIC_RUN_ID", "old"},
+                                 {"HOROVOD_RANK", "7"},
+                                 {"TF_CONFIG", "{}"},
+                                 {"RANK", "7"},
+                                 {"NODE_RANK", "7"},
+                                 {"LOCKSTEP_TOKEN_FILE", "/old/token"},
+                                 {"LOCKSTEP_SOMETHING", "old"},
+                                 {"CUDA_VISIBLE_DEVICES", "5"}};
+  const Plan plan = MustPlan(ProgramJob(Framework::kNone), Facts(), inherited);
+  const Variables& environment = plan.processes[0].environment;
+  EXPECT_EQ(Value(environment, "PATH"), "/bin");
+  EXPECT_EQ(Value(environment, "NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(Value(environment, "RANK"), "0");
+  EXPECT_EQ(Value(environment, "CUDA_VISIBLE_DEVICES"), "");
+  EXPECT_EQ(Value(environment, "LOCKSTEP_TOKEN_FILE"), "/run/token");
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE", "SLURM_PROCID", "TORCHELASTIC_RUN_ID",
+        "HOROVOD_RANK", "TF_CONFIG", "NODE_RANK", "LOCKSTEP_SOMETHING"}) {
+    EXPECT_EQ(Value(environment, name), "<absent>") << name;
+  }
+  std::set<std::string> names;
+  for (const auto& [name, value] : environment)
+    EXPECT_TRUE(names.insert(name).second) << name << " stands twice";
+}
+
+TEST(EnvironmentTest, LeavesTheUsersThreads) {
+  const Plan inherited = MustPlan(TrainerJob(), Facts(), {{"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(Value(inherited.processes[0].environment, "OMP_NUM_THREADS"), "3");
+  EXPECT_EQ(inherited.processes[0].devices.threads, 3);
+  spec::TrainingJob job = ProgramJob(Framework::kNone);
+  job.program->environment = {{"OMP_NUM_THREADS", "5"}};
+  const Plan given = MustPlan(job, Facts(), {{"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(Value(given.processes[0].environment, "OMP_NUM_THREADS"), "5");
+  EXPECT_EQ(given.processes[0].devices.threads, 5);
+}
+
+TEST(EnvironmentTest, LetsTheManifestOverrideWhatIsInherited) {
+  spec::TrainingJob job = ProgramJob(Framework::kNone);
+  job.program->environment = {{"MODE", "fast"}, {"EXTRA", "1"}};
+  job.program->working_directory = "/srv";
+  job.program->prepare = {"python3", "download.py"};
+  const Plan plan = MustPlan(job, Facts(), {{"MODE", "slow"}, {"LANG", "C"}});
+  EXPECT_EQ(Value(plan.processes[0].environment, "MODE"), "fast");
+  EXPECT_EQ(Value(plan.processes[0].environment, "LANG"), "C");
+  EXPECT_EQ(Value(plan.processes[0].changed, "LANG"), "<absent>");
+  EXPECT_THAT(plan.processes[0].from_manifest, ElementsAre("MODE", "EXTRA"));
+  EXPECT_EQ(plan.processes[0].working_directory, "/srv");
+  EXPECT_THAT(plan.processes[0].command, ElementsAre("python3", "train.py"));
+  EXPECT_THAT(plan.prepare, ElementsAre("python3", "download.py"));
+  EXPECT_EQ(Value(plan.processes[0].environment, "LOCKSTEP_TRAINER_CONFIG"), "<absent>");
+}
+
+TEST(EnvironmentTest, RefusesAManifestThatSetsWhatIsTheLaunchers) {
+  const struct {
+    const char* name;
+    const char* message;
+  } kCases[] = {
+      {"RANK", "spec.program.environment: RANK is set by Lockstep"},
+      {"MASTER_PORT", "MASTER_PORT is set by Lockstep"},
+      {"CUDA_VISIBLE_DEVICES", "use spec.devices.visible"},
+      {"LOCKSTEP_ANYTHING", "LOCKSTEP_ANYTHING is set by Lockstep"},
+      {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RUN_ID is set by Lockstep"},
+      {"A=B", "is not the name of a variable"},
+      {"", "is not the name of a variable"},
+  };
+  for (const auto& test : kCases) {
+    spec::TrainingJob job = ProgramJob(Framework::kPyTorch);
+    job.program->environment = {{test.name, "1"}};
+    const auto plan = TryPlan(job, Facts());
+    ASSERT_FALSE(plan.ok()) << test.name;
+    EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(plan.status().message(), HasSubstr(test.message));
+  }
+  spec::TrainingJob twice = ProgramJob(Framework::kPyTorch);
+  twice.program->environment = {{"A", "1"}, {"A", "2"}};
+  EXPECT_THAT(TryPlan(twice, Facts()).status().message(), HasSubstr("A is set twice"));
+}
+
+TEST(FrameworkTest, TellsTensorFlowItsCluster) {
+  spec::TrainingJob job = ProgramJob(Framework::kTensorFlow);
+  job.roles = {{.name = "ps", .replicas = 1}, {.name = "worker", .replicas = 2}, {.name = "evaluator"}};
+  GenerationFacts facts = Facts();
+  facts.replicas = {{.role = "ps", .processes = 1, .address = "h0"},
+                    {.role = "worker", .processes = 1, .address = "h1"},
+                    {.role = "worker", .index = 1, .processes = 2, .address = "fd00::2"},
+                    {.role = "evaluator", .processes = 1, .address = "h3"}};
+  facts.self = 2;
+  const Plan plan = MustPlan(job, facts);
+  const auto config = nlohmann::json::parse(Value(plan.processes[1].environment, "TF_CONFIG"));
+  EXPECT_EQ(config, nlohmann::json::parse(R"({
+    "cluster": {"ps": ["h0:29500"], "worker": ["h1:29501", "[fd00::2]:29502", "[fd00::2]:29503"]},
+    "task": {"type": "worker", "index": 2}})"));
+  EXPECT_EQ(plan.processes[1].rank, 3);
+}
+
+TEST(FrameworkTest, LeavesALoneTensorFlowProcessWithoutACluster) {
+  const auto plan = Assign(ProgramJob(Framework::kTensorFlow), {.inventory = Machine(1, 4)}, Facts());
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->processes.size(), 1u);
+  EXPECT_EQ(Value(plan->processes[0].environment, "TF_CONFIG"), "<absent>");
+}
+
+TEST(FrameworkTest, RefusesPortsBeyondTheLast) {
+  GenerationFacts facts = Facts();
+  facts.master_port = 65535;
+  EXPECT_EQ(TryPlan(ProgramJob(Framework::kTensorFlow), facts).status().code(),
+            StatusCode::kFailedPrecondition);
+  facts.master_port = 65534;
+  EXPECT_TRUE(TryPlan(ProgramJob(Framework::kTensorFlow), facts).ok());
+}
+
+TEST(FrameworkTest, SetsWhatTorchrunSets) {
+  GenerationFacts facts = Facts();
+  facts.generation = 2;
+  facts.replicas = {{.role = "ps", .processes = 3}, {.role = "worker", .processes = 2}};
+  facts.self = 1;
+  spec::TrainingJob job = ProgramJob(Framework::kPyTorch);
+  job.run_policy.max_restarts = 7;
+  const Plan plan = MustPlan(job, facts);
+  const Variables& environment = plan.processes[1].environment;
+  EXPECT_EQ(Value(environment, "TORCHELASTIC_RUN_ID"), "mnist");
+  EXPECT_EQ(Value(environment, "TORCHELASTIC_RESTART_COUNT"), "2");
+  EXPECT_EQ(Value(environment, "TORCHELASTIC_MAX_RESTARTS"), "7");
+  EXPECT_EQ(Value(environment, "TORCHELASTIC_USE_AGENT_STORE"), "False");
+  EXPECT_EQ(Value(environment, "ROLE_RANK"), "1");
+  EXPECT_EQ(Value(environment, "ROLE_WORLD_SIZE"), "2");
+  EXPECT_EQ(Value(environment, "ROLE_NAME"), "worker");
+  EXPECT_EQ(Value(environment, "RANK"), "4");
+  // On the CPU no allocator of a GPU is spoken of.
+  EXPECT_EQ(Value(environment, "PYTORCH_ALLOC_CONF"), "<absent>");
+}
+
+TEST(FrameworkTest, TellsJaxWhereToMeet) {
+  GenerationFacts facts = Facts();
+  facts.master_address = "::1";
+  const Plan plan = MustPlan(ProgramJob(Framework::kJax), facts);
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_COORDINATOR_ADDRESS"), "[::1]:29500");
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_NUM_PROCESSES"), "2");
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_PROCESS_ID"), "1");
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_PLATFORMS"), "cpu");
+}
+
+TEST(FrameworkTest, SaysWhatHorovodAndMpiDoNotGet) {
+  const Plan horovod = MustPlan(ProgramJob(Framework::kHorovod));
+  EXPECT_EQ(Value(horovod.processes[1].environment, "HOROVOD_RANK"), "1");
+  EXPECT_EQ(Value(horovod.processes[1].environment, "HOROVOD_LOCAL_SIZE"), "2");
+  EXPECT_THAT(horovod.notices, ElementsAre(HasSubstr("Horovod's own rendezvous server")));
+  const Plan mpi = MustPlan(ProgramJob(Framework::kMpi));
+  EXPECT_EQ(Value(mpi.processes[1].environment, "OMPI_COMM_WORLD_RANK"), "1");
+  EXPECT_THAT(mpi.notices, ElementsAre(HasSubstr("no PMIx server")));
+}
+
+TEST(AssignTest, GivesTheSamePlanForTheSameInput) {
+  const Plan one = MustPlan(ProgramJob(Framework::kPyTorch), Facts(), {{"B", "2"}, {"A", "1"}});
+  const Plan two = MustPlan(ProgramJob(Framework::kPyTorch), Facts(), {{"A", "1"}, {"B", "2"}});
+  EXPECT_EQ(one.processes[1].environment, two.processes[1].environment);
+}
+
+TEST(AssignTest, TakesTheOtherReplicasToBeLikeThisOne) {
+  spec::TrainingJob job = TrainerJob();
+  job.roles[0].replicas = 3;
+  const Plan plan = MustPlan(job);
+  EXPECT_EQ(plan.world_size, 6);
+  EXPECT_EQ(plan.rank_offset, 0);
+}
+
+TEST(AssignTest, RefusesAGenerationThatDisagrees) {
+  GenerationFacts facts = Facts();
+  facts.replicas = {{.processes = 3}};
+  EXPECT_EQ(TryPlan(TrainerJob(), facts).status().code(), StatusCode::kInternal);
+  facts.replicas = {{.processes = 2}};
+  facts.self = 1;
+  EXPECT_EQ(TryPlan(TrainerJob(), facts).status().code(), StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace lockstep::placement
