@@ -50,7 +50,8 @@ struct Facets {
   std::span<const std::string_view> words = {};  // the strings that may stand there
 };
 
-// When a field has a meaning. Elsewhere it is an error to give it.
+// When a field has a meaning. Elsewhere it is an error to give it. A visitor fills members in one after the
+// other, so a When is made after the field that decides.
 struct When {
   bool holds = true;
   std::string_view field = {};  // the field beside it that decides; empty: always

@@ -43,9 +43,6 @@ void Describe(V& field, LayerRange& range) {
 template <class V>
 void Describe(V& field, Strategy& strategy) {
   using enum StrategyType;
-  const auto mirrored = If("type", strategy.type, {kMirrored, kMultiWorkerMirrored});
-  const auto served = If("type", strategy.type, {kParameterServer});
-  const auto pipeline = If("type", strategy.type, {kPipeline});
   field("type", strategy.type,
         {.doc = "What the processes exchange: `OneDevice` nothing, there is one process; `Mirrored` "
                 "gradients, on one "
@@ -55,6 +52,9 @@ void Describe(V& field, Strategy& strategy) {
                 "`Pipeline` "
                 "activations between groups of layers.",
          .or_else = "Mirrored for one replica, MultiWorkerMirrored for more"});
+  const auto mirrored = If("type", strategy.type, {kMirrored, kMultiWorkerMirrored});
+  const auto served = If("type", strategy.type, {kParameterServer});
+  const auto pipeline = If("type", strategy.type, {kPipeline});
   field("crossDeviceOps", strategy.cross_device_ops, {.doc = "What sums the gradients."}, mirrored);
   field("variables", strategy.variables, {.doc = "Where central or served variables live."},
         If("type", strategy.type, {kParameterServer, kCentralStorage}));

@@ -7,14 +7,14 @@ namespace lockstep::spec {
 
 template <class V>
 void Describe(V& field, Data& data) {
-  const auto digits = If("format", data.format, {DataFormat::kDigits});
-  const auto csv = If("format", data.format, {DataFormat::kCsv});
   field("format", data.format,
         {.doc = "Where the samples come from: `Digits` are 28 × 28 images of digits that the trainer draws "
                 "itself, the "
                 "same ones for the same seed; `IDX` is MNIST's format, plain or .gz; `CIFAR10` its binary "
                 "version; "
                 "`CSV` numbers in columns, the label last."});
+  const auto digits = If("format", data.format, {DataFormat::kDigits});
+  const auto csv = If("format", data.format, {DataFormat::kCsv});
   field("path", data.path,
         {.doc =
              "A folder (IDX, CIFAR10: the files under their usual names) or a file (CSV). A relative path is "
@@ -57,13 +57,13 @@ void Describe(V& field, Regularizer& regularizer) {
 
 template <class V>
 void Describe(V& field, Layer& layer) {
-  const When dense{.holds = layer.type == "Dense", .field = "type", .words = {"Dense"}};
   field(
       "type", layer.type,
       {.doc =
            "The kind of layer. `Dense` is what this version trains; the fields of the others come with them.",
        .required = true,
        .words = kLayerTypes});
+  const When dense{.holds = layer.type.empty() || layer.type == "Dense", .field = "type", .words = {"Dense"}};
   field("name", layer.name,
         {.doc = "The layer's name in checkpoints and placement rules.",
          .or_else = "as in Keras: dense, dense_1, …",
@@ -96,9 +96,9 @@ void Describe(V& field, Model& model) {
 
 template <class V>
 void Describe(V& field, Optimizer& optimizer) {
+  field("type", optimizer.type, {.doc = "The rule that updates the weights; defaults are Keras'."});
   const auto sgd = If("type", optimizer.type, {OptimizerType::kSgd});
   const auto adam = If("type", optimizer.type, {OptimizerType::kAdam});
-  field("type", optimizer.type, {.doc = "The rule that updates the weights; defaults are Keras'."});
   field("learningRate", optimizer.learning_rate,
         {.doc = "The size of a step.",
          .or_else = "0.01 for SGD, 0.001 for Adam",

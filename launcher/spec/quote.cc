@@ -89,6 +89,10 @@ std::string_view Nearest(std::string_view text, std::span<const std::string_view
   // A third of the letters may be wrong, but not all of a short word.
   int best = 1 + 2 * std::max<int>(1, static_cast<int>(text.size()) / 3);
   for (const std::string_view word : words) {
+    // Any word in the wrong case is near enough, "gpu" as well.
+    const bool same = std::equal(text.begin(), text.end(), word.begin(), word.end(),
+                                 [](char a, char b) { return Lower(a) == Lower(b); });
+    if (same) return word;
     const int edits = HalfEdits(text, word);
     if (edits < best && edits < 2 * static_cast<int>(word.size())) {
       best = edits;

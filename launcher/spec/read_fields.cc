@@ -40,7 +40,9 @@ std::string Found(const Node& node) {
   return std::visit(
       Overloaded{[](Null) { return std::string("nothing stands here"); },
                  [&](bool) { return text + " is a boolean"; }, [&](int64_t) { return text + " is a number"; },
-                 [&](double) { return text + " is a number"; },
+                 [&](double number) {
+                   return text + (number == std::floor(number) ? " is a number" : " is a fraction");
+                 },
                  [&](std::string_view string) { return Quoted(string) + " is a string"; },
                  [&](const Ambiguous& ambiguous) { return text + " is " + ambiguous.why; },
                  [&](OutOfRange) { return text + " is out of range"; }},
@@ -68,6 +70,12 @@ std::string Misses(double value, const Facets& facets) {
   return "";
 }
 
+// "write kind: TrainingJob", or "give it: the first sentence of what it means".
+std::string Wanted(std::string_view name, const Facets& facets) {
+  if (facets.words.size() == 1) return "write " + std::string(name) + ": " + std::string(facets.words[0]);
+  return "give it: " + std::string(facets.doc.substr(0, facets.doc.find_first_of(".;:")));
+}
+
 std::string OneOf(std::string_view text, std::span<const std::string_view> words) {
   if (words.size() == 1)
     return Quoted(text) + " is not " + std::string(words[0]) + "; write " + std::string(words[0]);
@@ -87,6 +95,11 @@ void ReadContext::Add(Mark mark, std::string path, std::string what) {
   }
 }
 
+bool ReadContext::HasErrorAt(const std::string& path) const {
+  return std::any_of(errors_.begin(), errors_.end(),
+                     [&](const FieldError& error) { return error.path == path; });
+}
+
 bool ReadContext::Matches(const std::string& text, std::string_view pattern) {
   if (text.size() > kLongestMatched) return false;
   const auto [entry, added] = patterns_.try_emplace(pattern);
@@ -101,13 +114,13 @@ const Node* FieldReader::Find(std::string_view name, const Facets& facets, const
                                           std::holds_alternative<Null>(ResolvePlain(node->text)));
   if (absent) {
     if (facets.required && when.holds) {
-      const std::string_view meaning = facets.doc.substr(0, facets.doc.find_first_of(".;:"));
-      Fail(node == nullptr ? map_ : *node, PathTo(path_, name),
-           "is missing; give it: " + std::string(meaning));
+      Fail(node == nullptr ? map_ : *node, PathTo(path_, name), "is missing; " + Wanted(name, facets));
     }
     return nullptr;
   }
   if (when.holds) return node;
+  // What decides could not be read: it may well have been meant to allow this.
+  if (context_->HasErrorAt(PathTo(path_, when.field))) return nullptr;
   const std::string other(when.field);
   if (when.words.empty()) {
     Fail(*node, PathTo(path_, name), "excludes " + other + ", which is given too; keep one of them");
@@ -140,11 +153,13 @@ void FieldReader::Fail(const Node& node, const std::string& path, std::string wh
 
 bool FieldReader::IsList(const Node& node, const std::string& path, const Facets& facets) {
   if (node.kind != Node::Kind::kList) {
-    Fail(node, path, Needs(node, "a list is needed"));
+    Fail(node, path, Needs(node, facets.auto_word ? "Auto or a list is needed" : "a list is needed"));
     return false;
   }
   if (node.items.size() < facets.min_items) {
-    Fail(node, path, "the list is empty; give at least one item, or leave the field out");
+    Fail(node, path,
+         std::string("the list is empty; give at least one item") +
+             (facets.required ? "" : ", or leave the field out"));
     return false;
   }
   if (node.items.size() > facets.max_items) {
@@ -244,7 +259,7 @@ void FieldReader::Read(const Node& node, const std::string& path, std::string& v
   }
   const auto scalar = node.kind == Node::Kind::kScalar ? Resolve(node) : ScalarValue(Null{});
   if (!std::holds_alternative<std::string_view>(scalar)) {
-    const bool quotable = node.kind == Node::Kind::kScalar && !node.text.empty();
+    const bool quotable = node.kind == Node::Kind::kScalar && !std::holds_alternative<Null>(scalar);
     return Fail(
         node, path,
         Needs(node, quotable ? "a string is needed: write " + Quoted(node.text) : "a string is needed"));
@@ -255,8 +270,8 @@ void FieldReader::Read(const Node& node, const std::string& path, std::string& v
   if (node.text.empty() && (facets.required || !facets.pattern.empty()) &&
       (facets.pattern.empty() || !context_->Matches("", facets.pattern))) {
     return Fail(node, path,
-                facets.required ? "is empty; give " + std::string(facets.shape.empty() ? "it" : facets.shape)
-                                : "is empty; give " + std::string(facets.shape) + ", or leave the field out");
+                "is empty; give " + std::string(facets.shape.empty() ? "a name" : facets.shape) +
+                    (facets.required ? "" : ", or leave the field out"));
   }
   if (node.text.size() > facets.max_size) {
     return Fail(node, path,

@@ -37,6 +37,7 @@ class ReadContext {
   size_t count() const { return errors_.size() + dropped_; }
   size_t dropped() const { return dropped_; }
   const std::vector<FieldError>& errors() const { return errors_; }
+  bool HasErrorAt(const std::string& path) const;
 
   // Whether all of `text` matches; patterns are compiled once.
   bool Matches(const std::string& text, std::string_view pattern);

@@ -1,3 +1,5 @@
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -94,11 +96,18 @@ void CheckPrograms(const TrainingJob& job, std::vector<Finding>* findings) {
 void CheckRun(const TrainingJob& job, std::vector<Finding>* findings) {
   const RunPolicy& policy = job.run_policy;
   CheckExitCodes(policy, findings);
+  const std::string& address = job.http.address;
+  unsigned char parsed[sizeof(in6_addr)];
+  if (inet_pton(AF_INET, address.c_str(), parsed) != 1 && inet_pton(AF_INET6, address.c_str(), parsed) != 1) {
+    findings->push_back({"spec.http.address",
+                         Quoted(address) + " is no IP address; give one, for example 127.0.0.1 or 0.0.0.0",
+                         {}});
+  }
   const Role* worker = WorkerOf(job);
   if (policy.min_replicas && worker != nullptr && *policy.min_replicas > worker->replicas) {
     findings->push_back({"spec.runPolicy.minReplicas",
-                         std::to_string(*policy.min_replicas) + " is more than the " +
-                             std::to_string(worker->replicas) + " replicas there are; at most " +
+                         std::to_string(*policy.min_replicas) + " is more than replicas, which is " +
+                             std::to_string(worker->replicas) + "; at most " +
                              std::to_string(worker->replicas),
                          {PathOfWorker(job) + ".replicas"}});
   }

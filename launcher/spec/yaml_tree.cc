@@ -226,6 +226,10 @@ const Node* Node::Find(std::string_view key) const {
   return nullptr;
 }
 
-YamlText ParseYaml(std::string_view text) { return Builder(text).Build(); }
+YamlText ParseYaml(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return Builder(text).Build();
+}
 
 }  // namespace lockstep::spec
