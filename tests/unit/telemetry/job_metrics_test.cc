@@ -1,0 +1,246 @@
+#include "launcher/telemetry/job_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/telemetry/exposition.h"
+
+namespace lockstep::telemetry {
+namespace {
+
+using std::chrono::system_clock;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const JobLabels kLabels = {
+    .name = "mnist", .namespace_name = "default", .strategy = "Mirrored", .framework = "Lockstep"};
+
+// Every metric has been touched.
+std::unique_ptr<JobMetrics> Filled() {
+  auto metrics = std::make_unique<JobMetrics>(kLabels);
+  for (int rank = 0; rank < 2; ++rank) {
+    metrics->AddRank({.rank = rank, .role = "worker", .replica = 0, .process = rank});
+    for (int step = 1; step <= 3; ++step) {
+      metrics->Step(rank,
+                    {.step = step,
+                     .samples = 256,
+                     .loss = 0.5,
+                     .learning_rate = 0.001,
+                     .seconds = 0.003,
+                     .collective_seconds = 0.0002,
+                     .data_wait_seconds = 0.25,
+                     .collective_bytes = 1000,
+                     .flops = 2e9},
+                    rank == 0);
+    }
+    metrics->Memory(rank, {.bytes = 12345, .kind = "used"});
+  }
+  metrics->Evaluation({.split = "test", .accuracy = 0.96});
+  metrics->Checkpoint({.step = 3, .seconds = 0.02},
+                      system_clock::time_point(std::chrono::seconds(1'700'000'000)));
+  metrics->Checkpoint({.step = 4, .seconds = 0.02, .ok = false}, system_clock::now());
+  metrics->Restart(RestartReason::kOutOfMemory);
+  metrics->LostWork(RestartReason::kOutOfMemory, 12.5);
+  metrics->MalformedEvent();
+  return metrics;
+}
+
+TEST(JobMetricsTest, CountsJobsOnceAndRanksEach) {
+  const auto exposition = ParseExposition(Filled()->Render(MetricsFormat::kPrometheusText, 0.75));
+  EXPECT_EQ(exposition.Value("lockstep_steps_total"), 3);
+  EXPECT_EQ(exposition.Value("lockstep_samples_total"), 768);
+  EXPECT_EQ(exposition.Value("lockstep_loss"), 0.5);
+  EXPECT_EQ(exposition.Value("lockstep_learning_rate"), 0.001);
+  EXPECT_EQ(exposition.Value("lockstep_accuracy_ratio"), 0.96);
+  EXPECT_EQ(exposition.Value("lockstep_goodput_ratio"), 0.75);
+  EXPECT_EQ(exposition.Value("lockstep_restarts_total", {{"reason", "OOMKilled"}}), 1);
+  EXPECT_EQ(exposition.Value("lockstep_restarts_total", {{"reason", "Hang"}}), 0);
+  EXPECT_EQ(exposition.Value("lockstep_lost_work_seconds_total", {{"reason", "OOMKilled"}}), 12.5);
+  EXPECT_EQ(exposition.Value("lockstep_checkpoint_last_success_timestamp_seconds"), 1.7e9);
+  EXPECT_EQ(exposition.Value("lockstep_checkpoint_duration_seconds_count", {{"result", "success"}}), 1);
+  EXPECT_EQ(exposition.Value("lockstep_checkpoint_duration_seconds_count", {{"result", "failure"}}), 1);
+  EXPECT_EQ(exposition.Value("lockstep_malformed_events_total"), 1);
+  for (const char* process : {"0", "1"}) {
+    const std::map<std::string, std::string> rank = {
+        {"role", "worker"}, {"replica", "0"}, {"process", process}};
+    EXPECT_EQ(exposition.Value("lockstep_step_duration_seconds_count", rank), 3);
+    EXPECT_NEAR(exposition.Value("lockstep_step_duration_seconds_sum", rank), 0.009, 1e-12);
+    EXPECT_NEAR(exposition.Value("lockstep_collective_duration_seconds_sum", rank), 0.0006, 1e-12);
+    EXPECT_EQ(exposition.Value("lockstep_collective_bytes_total", rank), 3000);
+    EXPECT_EQ(exposition.Value("lockstep_data_wait_seconds_total", rank), 0.75);
+    EXPECT_EQ(exposition.Value("lockstep_model_flops_total", rank), 6e9);
+    EXPECT_EQ(exposition.Value("lockstep_device_memory_bytes", rank), 12345);
+  }
+  EXPECT_EQ(
+      exposition.Value(
+          "lockstep_job_info",
+          {{"job", "mnist"}, {"namespace", "default"}, {"strategy", "Mirrored"}, {"framework", "Lockstep"}}),
+      1);
+}
+
+TEST(JobMetricsTest, HasTheStandardProcessMetrics) {
+  const auto exposition = ParseExposition(Filled()->Render(MetricsFormat::kPrometheusText, std::nullopt));
+  EXPECT_GE(exposition.Value("process_cpu_seconds_total"), 0);
+  EXPECT_GT(exposition.Value("process_resident_memory_bytes"), 1e6);
+  EXPECT_GT(exposition.Value("process_virtual_memory_bytes"),
+            exposition.Value("process_resident_memory_bytes"));
+  EXPECT_GE(exposition.Value("process_open_fds"), 3);
+  EXPECT_GE(exposition.Value("process_max_fds"), exposition.Value("process_open_fds"));
+  EXPECT_GE(exposition.Value("process_threads"), 1);
+  const double now = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
+  EXPECT_NEAR(exposition.Value("process_start_time_seconds"), now, 600);
+  EXPECT_EQ(exposition.Value("lockstep_build_info"), 1);
+}
+
+TEST(JobMetricsTest, BothFormatsKeepTheLintersRules) {
+  const auto metrics = Filled();
+  const auto text = ParseExposition(metrics->Render(MetricsFormat::kPrometheusText, 0.5));
+  EXPECT_FALSE(text.eof);
+  Lint(text, false);
+  const auto open_metrics = ParseExposition(metrics->Render(MetricsFormat::kOpenMetrics, 0.5));
+  EXPECT_TRUE(open_metrics.eof);
+  Lint(open_metrics, true);
+  EXPECT_EQ(text.families.size(), open_metrics.families.size());
+}
+
+TEST(JobMetricsTest, HistogramsAreCumulativeAndEndAtInfinity) {
+  for (const MetricsFormat format : {MetricsFormat::kPrometheusText, MetricsFormat::kOpenMetrics}) {
+    const auto exposition = ParseExposition(Filled()->Render(format, 0.5));
+    const Family* family = exposition.Find("lockstep_step_duration_seconds");
+    ASSERT_NE(family, nullptr);
+    EXPECT_EQ(family->type, "histogram");
+    double previous = 0;
+    double bound = 0;
+    int infinities = 0;
+    for (const Sample& sample : family->samples) {
+      if (!sample.name.ends_with("_bucket") || sample.labels.at("process") != "1") continue;
+      const double le = std::strtod(sample.labels.at("le").c_str(), nullptr);
+      EXPECT_GT(le, bound);
+      EXPECT_GE(sample.value, previous);
+      EXPECT_EQ(sample.value, le >= 0.003 ? 3 : 0) << le;
+      bound = le;
+      previous = sample.value;
+      infinities += std::isinf(le) ? 1 : 0;
+    }
+    EXPECT_EQ(infinities, 1);
+  }
+}
+
+TEST(JobMetricsTest, OpenMetricsHasItsOwnNamesTypesAndUnits) {
+  const std::string text = Filled()->Render(MetricsFormat::kOpenMetrics, 0.5);
+  EXPECT_THAT(text, HasSubstr("# TYPE lockstep_steps counter\n"));
+  EXPECT_THAT(text, HasSubstr("\nlockstep_steps_total 3\n"));
+  EXPECT_THAT(text, HasSubstr("# UNIT lockstep_data_wait_seconds seconds\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE lockstep_job info\n"));
+  EXPECT_THAT(text, HasSubstr("\nlockstep_job_info{"));
+  EXPECT_THAT(text, HasSubstr("le=\"1.0\""));
+  EXPECT_THAT(text, HasSubstr("le=\"+Inf\""));
+  EXPECT_TRUE(text.ends_with("# EOF\n"));
+}
+
+TEST(JobMetricsTest, NothingAProgramWritesBecomesALabel) {
+  JobMetrics metrics(kLabels);
+  metrics.AddRank({.rank = 0});
+  metrics.Memory(0, {.bytes = 1, .kind = "hostile\"} 1\n"});
+  metrics.Step(7, {.step = 1, .samples = 1}, true);  // nobody's
+  const std::string text = metrics.Render(MetricsFormat::kPrometheusText, std::nullopt);
+  EXPECT_THAT(text, Not(HasSubstr("hostile")));
+  EXPECT_EQ(ParseExposition(text).Value("lockstep_steps_total"), 0);
+}
+
+TEST(JobMetricsTest, CountersOnlyGoUpWhateverIsReported) {
+  JobMetrics metrics(kLabels);
+  metrics.AddRank({.rank = 0});
+  metrics.Step(0, {.step = 1, .seconds = -1, .collective_seconds = -5, .data_wait_seconds = -5, .flops = -5},
+               true);
+  metrics.Step(0, {.step = 1, .seconds = 1, .collective_seconds = -5}, true);
+  metrics.Checkpoint({.seconds = -3}, system_clock::now());
+  for (const Family& family :
+       ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, std::nullopt)).families) {
+    if (family.type == "gauge") continue;
+    for (const Sample& sample : family.samples) EXPECT_GE(sample.value, 0) << sample.name;
+  }
+}
+
+TEST(JobMetricsTest, ALauncherWithoutRankZeroLeavesTheJobsCountersOut) {
+  JobMetrics metrics(kLabels);
+  metrics.AddRank({.rank = 2, .role = "worker", .replica = 1, .process = 0});
+  metrics.Step(2, {.step = 1, .samples = 256, .seconds = 0.1}, false);
+  metrics.Restart(RestartReason::kHang);
+  const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, std::nullopt));
+  EXPECT_EQ(exposition.Find("lockstep_steps_total"), nullptr);
+  EXPECT_EQ(exposition.Find("lockstep_restarts_total"), nullptr);
+  EXPECT_EQ(exposition.Value("lockstep_step_duration_seconds_count"), 1);
+}
+
+TEST(JobMetricsTest, MayBeRenderedWhileItCounts) {
+  JobMetrics metrics(kLabels);
+  metrics.AddRank({.rank = 0});
+  std::thread writer([&] {
+    for (int i = 1; i <= 2000; ++i) metrics.Step(0, {.step = i, .samples = 1, .seconds = 1e-3}, true);
+  });
+  for (int i = 0; i < 20; ++i) Lint(ParseExposition(metrics.Render(MetricsFormat::kOpenMetrics, 1)), true);
+  writer.join();
+  EXPECT_EQ(ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, 1)).Value("lockstep_steps_total"),
+            2000);
+}
+
+TEST(JobMetricsTest, PromtoolHasNothingToSay) {
+  if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not here";
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.Write("metrics", Filled()->Render(MetricsFormat::kPrometheusText, 0.5));
+  const std::string out = folder.File("out");
+  const int rc = std::system(("promtool check metrics <" + file + " >" + out + " 2>&1").c_str());
+  EXPECT_EQ(rc, 0) << testing::ReadText(out);
+  EXPECT_EQ(testing::ReadText(out), "");
+}
+
+struct AcceptCase {
+  const char* accept;
+  MetricsFormat format;
+};
+
+class NegotiateMetricsFormatTest : public ::testing::TestWithParam<AcceptCase> {};
+
+TEST_P(NegotiateMetricsFormatTest, ChoosesByWeight) {
+  EXPECT_EQ(NegotiateMetricsFormat(GetParam().accept), GetParam().format) << GetParam().accept;
+}
+
+constexpr auto kText = MetricsFormat::kPrometheusText;
+constexpr auto kOpen = MetricsFormat::kOpenMetrics;
+
+INSTANTIATE_TEST_SUITE_P(
+    Headers, NegotiateMetricsFormatTest,
+    ::testing::Values(
+        AcceptCase{"", kText}, AcceptCase{"*/*", kText}, AcceptCase{"text/html,*/*;q=0.8", kText},
+        AcceptCase{"text/plain", kText}, AcceptCase{"application/openmetrics-text", kOpen},
+        AcceptCase{"Application/OpenMetrics-Text; Version=1.0.0; charset=utf-8", kOpen},
+        AcceptCase{"application/openmetrics-text;version=0.0.1", kText},
+        // Prometheus 2.42 and 3.
+        AcceptCase{
+            "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+            "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            kOpen},
+        AcceptCase{
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+            "application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;"
+            "q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+            kOpen},
+        AcceptCase{"application/openmetrics-text;version=1.0.0;q=0.4,text/plain;version=0.0.4;q=0.5", kText},
+        AcceptCase{"application/openmetrics-text;q=0,text/plain;q=0", kText},
+        AcceptCase{"application/openmetrics-text;q=nonsense", kText},
+        AcceptCase{"application/openmetrics-text;q=1e999", kText}, AcceptCase{",;,=;q=,;;", kText}));
+
+TEST(NegotiateMetricsFormatTest, TheContentTypesAreExact) {
+  EXPECT_EQ(MetricsContentType(kText), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(MetricsContentType(kOpen), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+}
+
+}  // namespace
+}  // namespace lockstep::telemetry
