@@ -11,8 +11,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -28,10 +28,9 @@ struct ProcessState {
 };
 
 // /proc/PID/stat is "PID (NAME) STATE PPID …", and NAME may hold blanks and parentheses. State 0: it is gone.
-ProcessState ReadStat(int proc_fd, const char* pid_name) {
-  std::array<char, 32> path;
-  std::snprintf(path.data(), path.size(), "%s/stat", pid_name);
-  const UniqueFd fd(::openat(proc_fd, path.data(), O_RDONLY | O_CLOEXEC));
+ProcessState ReadStat(int proc_fd, pid_t pid) {
+  const std::string path = std::to_string(pid) + "/stat";
+  const UniqueFd fd(::openat(proc_fd, path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return {};
   std::array<char, 512> buffer;
   const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
@@ -59,7 +58,7 @@ std::vector<pid_t> Descendants(pid_t ancestor) {
     pid_t pid = 0;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) continue;
-    const ProcessState state = ReadStat(::dirfd(proc.get()), entry->d_name);
+    const ProcessState state = ReadStat(::dirfd(proc.get()), pid);
     if (state.state == 0) continue;
     children.emplace(state.parent, pid);
     states.emplace(pid, state.state);

@@ -1,6 +1,7 @@
 #include "launcher/process/guard.h"
 
-#include <sys/prctl.h>
+#include <stdlib.h>
+#include <termios.h>
 
 #include "launcher/process/descendants.h"
 #include "tests/unit/process/test_util.h"
@@ -159,6 +160,53 @@ TEST_F(GuardTest, TheLauncherHasAProcessGroupOfItsOwn) {
   EXPECT_EQ(::getpgid(launcher), launcher);
   ::kill(guard, SIGTERM);
   EXPECT_EQ(WaitForGuard(), 128 + SIGTERM);
+}
+
+TEST_F(GuardTest, TheLauncherMayWriteToTheTerminalButNotReadItAndCtrlCReachesIt) {
+  UniqueFd master(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_EQ(::grantpt(master.get()), 0);
+  ASSERT_EQ(::unlockpt(master.get()), 0);
+  const std::string terminal = ::ptsname(master.get());
+  const std::string probe = ProbePath();
+  guard = ::fork();
+  if (guard == 0) {
+    ::setsid();
+    const int fd = ::open(terminal.c_str(), O_RDWR);  // becomes the controlling terminal
+    termios mode;
+    ::tcgetattr(fd, &mode);
+    mode.c_lflag |= TOSTOP;
+    ::tcsetattr(fd, TCSANOW, &mode);
+    for (const int standard : {0, 1, 2}) ::dup2(fd, standard);
+    ::execl(probe.c_str(), probe.c_str(), "guarded", life.path().c_str(), "terminal", nullptr);
+    ::_exit(99);
+  }
+  pids = life.WaitFor(5);
+  ASSERT_EQ(pids.size(), 5u);
+  ASSERT_TRUE(WaitReadable(master.get()));
+  std::array<char, 4096> buffer;
+  const ssize_t size = ::read(master.get(), buffer.data(), buffer.size());
+  EXPECT_EQ(std::string(buffer.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))),
+            "read from the terminal: Input/output error\r\n");
+
+  ASSERT_EQ(::write(master.get(), "\x03", 1), 1);
+  EXPECT_EQ(WaitForGuard(), 128 + SIGINT);
+  ExpectNothingIsLeft();
+}
+
+TEST_F(GuardTest, AddsFewMillisecondsToEightProcesses) {
+  std::vector<double> times;
+  for (int i = 0; i < 11; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    StartGuarded("eight");
+    EXPECT_EQ(WaitForGuard(), 0);
+    times.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    input.reset();
+  }
+  std::sort(times.begin(), times.end());
+  std::printf("guarded launcher of 8 x true, start to exit: median %.2f ms, least %.2f ms\n", times[5],
+              times[0]);
+  EXPECT_LT(times.front(), 1000);
 }
 
 TEST(DescendantsTest, FindsThemAtAnyDepthAndNoZombies) {

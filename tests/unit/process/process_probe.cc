@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/event_loop.h"
@@ -96,18 +98,19 @@ int Flood(long total) {
   return 0;
 }
 
-Launch ProbeLaunch(int rank, std::vector<std::string> arguments) {
+Launch ProgramLaunch(int rank, std::vector<std::string> command) {
   Launch launch;
   launch.rank = launch.local_rank = rank;
-  launch.command = {"/proc/self/exe"};
-  launch.command.front() = [] {
-    std::string path(4096, '\0');
-    path.resize(static_cast<size_t>(::readlink("/proc/self/exe", path.data(), path.size())));
-    return path;
-  }();
-  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
+  launch.command = std::move(command);
   launch.environment = {{"PATH", "/usr/bin:/bin"}};
   return launch;
+}
+
+Launch ProbeLaunch(int rank, std::vector<std::string> arguments) {
+  std::string self(4096, '\0');
+  self.resize(static_cast<size_t>(::readlink("/proc/self/exe", self.data(), self.size())));
+  arguments.insert(arguments.begin(), self);
+  return ProgramLaunch(rank, std::move(arguments));
 }
 
 // A whole launcher: two ranks that ignore SIGTERM, each with an orphan. Stops at the first signal with
@@ -122,6 +125,12 @@ int LauncherMain(const std::string& life_line, const std::string& mode) {
     ::sigprocmask(SIG_SETMASK, &all, nullptr);
     PauseForever();
   }
+  if (mode == "terminal") {
+    char byte;
+    const bool read = ::read(0, &byte, 1) >= 0;
+    std::printf("read from the terminal: %s\n", read ? "yes" : std::strerror(errno));
+    std::fflush(stdout);
+  }
   auto loop = std::move(EventLoop::Create()).value();
   int exit_code = 0;
   Supervisor supervisor(*loop, {.on_all_stopped = [&](const auto&) { loop->Stop(); }});
@@ -130,8 +139,10 @@ int LauncherMain(const std::string& life_line, const std::string& mode) {
                    supervisor.StopNow();
                  })).value();
   std::vector<Launch> launches;
-  for (int rank = 0; rank < 2; ++rank) {
-    launches.push_back(ProbeLaunch(rank, {"family", life_line}));
+  if (mode == "eight") {
+    for (int rank = 0; rank < 8; ++rank) launches.push_back(ProgramLaunch(rank, {"true"}));
+  } else {
+    for (int rank = 0; rank < 2; ++rank) launches.push_back(ProbeLaunch(rank, {"family", life_line}));
   }
   if (!supervisor.Start(std::move(launches)).ok()) return 9;
   if (mode == "leave") {  // ends without stopping anything, as a bug would
@@ -155,9 +166,7 @@ int LauncherInCgroup(const std::string& cgroup) {
                                                   report.signal, report.max_rss_bytes > (8 << 20));
                                     },
                                 .on_all_stopped = [&](const auto&) { loop->Stop(); }});
-  Launch hog = ProbeLaunch(0, {});
-  hog.command = {"tail", "/dev/zero"};
-  if (!supervisor.Start({hog}).ok()) return 9;
+  if (!supervisor.Start({ProgramLaunch(0, {"tail", "/dev/zero"})}).ok()) return 9;
   loop->Run();
   return 0;
 }
