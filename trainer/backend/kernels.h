@@ -14,10 +14,9 @@ struct DenseOptions {
   int64_t units = 0;
   bool bias = true;
   bool relu = false;
-  bool input_gradient = true;                     // false for a first layer: dx is never asked for
-  DataType input = DataType::kFloat32;            // of x and dx, and of the products: Float32 or BFloat16
-  DataType output = DataType::kFloat32;           // of y
-  DataType output_gradient = DataType::kFloat32;  // of dy
+  bool input_gradient = true;            // false for a first layer: dx is never asked for
+  DataType input = DataType::kFloat32;   // of x, dx and dy, and of the products: Float32 or BFloat16
+  DataType output = DataType::kFloat32;  // of y
   int64_t max_batch = 0;
 };
 

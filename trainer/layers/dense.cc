@@ -25,7 +25,6 @@ DenseOptions OptionsFor(const LayerConfig& config, const LayerContext& context) 
           .input_gradient = !context.first,
           .input = context.compute,
           .output = context.last ? DataType::kFloat32 : context.compute,
-          .output_gradient = context.compute,
           .max_batch = context.max_batch};
 }
 

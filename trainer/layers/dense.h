@@ -17,7 +17,7 @@ class Dense final : public Layer {
   const std::string& name() const override { return name_; }
   int64_t outputs() const override { return options_.units; }
   DataType output_type() const override { return options_.output; }
-  DataType output_gradient_type() const override { return options_.output_gradient; }
+  DataType output_gradient_type() const override { return options_.input; }
   const std::vector<VariableSpec>& variables() const override { return variables_; }
   int64_t training_flops() const override;
 

@@ -33,7 +33,7 @@ struct Model::Impl {
     std::vector<int64_t> offsets;  // of its variables
     int64_t begin = 0;             // of all of them, padding included
     int64_t end = 0;
-    Buffer outputs;
+    void* outputs = nullptr;  // in the workspace
   };
 
   Impl(const ModelConfig& config, const ModelOptions& model_options, Backend& device)
@@ -45,6 +45,7 @@ struct Model::Impl {
     }
     compute = options.precision == Precision::kBFloat16 ? DataType::kBFloat16 : DataType::kFloat32;
     MakeStages(WithNames(config.layers));
+    MakeWorkspace();
     LayOut();
     loss = backend.MakeLoss({.kind = config.loss,
                              .outputs = stages.back().layer->outputs(),
@@ -53,8 +54,6 @@ struct Model::Impl {
 
   void MakeStages(const std::vector<LayerConfig>& layers) {
     int64_t inputs = options.features;
-    size_t gradient_bytes = 0;
-    const auto batch = static_cast<size_t>(options.max_local_batch);
     for (size_t i = 0; i < layers.size(); ++i) {
       const LayerContext context{.inputs = inputs,
                                  .compute = compute,
@@ -64,12 +63,30 @@ struct Model::Impl {
       Stage stage;
       stage.layer = MakeLayer(layers[i], context, backend);
       inputs = stage.layer->outputs();
-      const size_t elements = batch * static_cast<size_t>(inputs);
-      stage.outputs = Buffer(backend.allocator(), elements * SizeOf(stage.layer->output_type()));
-      gradient_bytes = std::max(gradient_bytes, elements * SizeOf(stage.layer->output_gradient_type()));
       stages.push_back(std::move(stage));
     }
-    for (Buffer& buffer : output_gradients) buffer = Buffer(backend.allocator(), gradient_bytes);
+  }
+
+  // Activations and their gradients lie together in one allocation.
+  void MakeWorkspace() {
+    const auto bytes_of = [this](const Layer& layer, DataType type) {
+      const size_t bytes = static_cast<size_t>(options.max_local_batch * layer.outputs()) * SizeOf(type);
+      return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+    };
+    size_t total = 0;
+    size_t gradient = 0;
+    for (const Stage& stage : stages) {
+      total += bytes_of(*stage.layer, stage.layer->output_type());
+      gradient = std::max(gradient, bytes_of(*stage.layer, stage.layer->output_gradient_type()));
+    }
+    workspace = Buffer(backend.allocator(), total + 2 * gradient);
+    char* place = workspace.as<char>();
+    for (Stage& stage : stages) {
+      stage.outputs = place;
+      place += bytes_of(*stage.layer, stage.layer->output_type());
+    }
+    output_gradients[0] = place;
+    output_gradients[1] = place + gradient;
   }
 
   void LayOut() {
@@ -100,7 +117,7 @@ struct Model::Impl {
   }
 
   const void* InputOf(size_t stage, const void* inputs) const {
-    return stage == 0 ? inputs : stages[stage - 1].outputs.data();
+    return stage == 0 ? inputs : stages[stage - 1].outputs;
   }
 
   void Forward(const void* inputs, int64_t n) {
@@ -109,16 +126,16 @@ struct Model::Impl {
                      std::to_string(options.max_local_batch));
     }
     for (size_t i = 0; i < stages.size(); ++i) {
-      stages[i].layer->Forward(n, InputOf(i, inputs), stages[i].outputs.data());
+      stages[i].layer->Forward(n, InputOf(i, inputs), stages[i].outputs);
     }
   }
 
   void Backward(const void* inputs, int64_t n, const GradientsReady& ready) {
-    void* dy = output_gradients[0].data();
-    void* dx = output_gradients[1].data();
+    void* dy = output_gradients[0];
+    void* dx = output_gradients[1];
     for (size_t i = stages.size(); i-- > 0;) {
       Stage& stage = stages[i];
-      stage.layer->Backward(n, InputOf(i, inputs), stage.outputs.data(), dy, i == 0 ? nullptr : dx);
+      stage.layer->Backward(n, InputOf(i, inputs), stage.outputs, dy, i == 0 ? nullptr : dx);
       if (ready) ready(stage.begin, stage.end);
       std::swap(dy, dx);
     }
@@ -129,7 +146,8 @@ struct Model::Impl {
   LossKind loss_kind;
   DataType compute = DataType::kFloat32;
   std::vector<Stage> stages;
-  Buffer output_gradients[2];  // of the layer at hand and of the one before, in turn
+  Buffer workspace;
+  void* output_gradients[2] = {nullptr, nullptr};  // of the layer at hand and of the one before, in turn
   std::unique_ptr<LossKernel> loss;
   ParameterLayout layout;
   int64_t canonical_size = 0;
@@ -210,8 +228,7 @@ LossResult Model::TrainStep(const void* inputs, const void* labels, int64_t n, f
     return {};
   }
   impl.Forward(inputs, n);
-  const LossResult result =
-      impl.loss->Compute(n, last_outputs(), labels, scale, impl.output_gradients[0].data());
+  const LossResult result = impl.loss->Compute(n, last_outputs(), labels, scale, impl.output_gradients[0]);
   impl.Backward(inputs, n, on_gradients_ready);
   return result;
 }
@@ -222,7 +239,7 @@ LossResult Model::Evaluate(const void* inputs, const void* labels, int64_t n) {
   return impl_->loss->Compute(n, last_outputs(), labels, 0, nullptr);
 }
 
-const float* Model::last_outputs() const { return impl_->stages.back().outputs.as<float>(); }
+const float* Model::last_outputs() const { return static_cast<const float*>(impl_->stages.back().outputs); }
 
 double Model::L2Penalty() const {
   double penalty = 0;

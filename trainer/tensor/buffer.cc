@@ -1,5 +1,7 @@
 #include "trainer/tensor/buffer.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <string>

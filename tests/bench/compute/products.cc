@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
@@ -27,7 +26,8 @@ struct Shape {
 
 class Builder {
  public:
-  explicit Builder(Type type) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), type_(type) {}
+  Builder(Type type, std::vector<trainer::Buffer>& buffers)
+      : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), type_(type), buffers_(buffers) {}
 
   std::vector<Candidate> Forward(const Shape& s, Type to) {
     const memory::desc x({s.batch, s.inputs}, type_, Tag::ab);
@@ -133,9 +133,8 @@ class Builder {
     places.emplace_back(DNNL_ARG_SCRATCHPAD, descriptor.scratchpad_desc());
     std::unordered_map<int, memory> arguments;
     for (const auto& [argument, desc] : places) {
-      memory data(desc, engine_);
-      if (desc.get_size() > 0) std::memset(data.get_data_handle(), 0, desc.get_size());
-      arguments.emplace(argument, data);
+      buffers_.push_back(trainer::ZeroedHostBuffer(desc.get_size()));
+      arguments.emplace(argument, memory(desc, engine_, buffers_.back().data()));
     }
     const char* layout = tag == Tag::any                      ? "blocked"
                          : (tag == Tag::ab || tag == Tag::ba) ? "matmul"
@@ -147,6 +146,8 @@ class Builder {
   dnnl::engine engine_;
   dnnl::stream stream_;
   Type type_;
+  std::vector<trainer::Buffer>&
+      buffers_;  // the trainer's own memory, so that the limit has its huge pages too
 };
 
 double Seconds(const std::function<void()>& call) {
@@ -159,7 +160,7 @@ double Seconds(const std::function<void()>& call) {
 
 BareProducts::BareProducts(const std::vector<int64_t>& widths, int64_t batch, trainer::DataType type) {
   const Type input = type == trainer::DataType::kBFloat16 ? Type::bf16 : Type::f32;
-  Builder builder(input);
+  Builder builder(input, buffers_);
   const auto keep_fastest = [&](const char* pass, const Shape& s, const std::vector<Candidate>& candidates) {
     std::vector<double> best(candidates.size(), 1e9);
     for (int round = 0; round < 30; ++round) {

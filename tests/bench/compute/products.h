@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/tensor/dtype.h"
+#include "trainer/tensor/buffer.h"
 
 namespace lockstep::bench {
 
@@ -25,6 +25,7 @@ class BareProducts {
   const std::vector<std::string>& report() const { return report_; }
 
  private:
+  std::vector<trainer::Buffer> buffers_;
   std::vector<std::function<void()>> products_;
   std::vector<std::string> report_;
   double flops_ = 0;

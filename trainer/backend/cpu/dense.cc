@@ -103,7 +103,7 @@ class Dense final : public DenseKernel {
     const ScopedFlushDenormals flush;
     Plan& plan = PlanFor(n);
     const void* mask = options_.relu ? y : nullptr;
-    if (options_.output_gradient == DataType::kBFloat16) {
+    if (options_.input == DataType::kBFloat16) {
       context_.kernels().activation_backward_bf16(n, options_.units, static_cast<const BFloat16*>(mask),
                                                   static_cast<BFloat16*>(dy), variables_.dbias);
     } else {
@@ -150,12 +150,11 @@ class Dense final : public DenseKernel {
     const int64_t inputs = options_.inputs;
     const int64_t units = options_.units;
     const auto type = DnnlType(options_.input);
-    const auto gradient_type = DnnlType(options_.output_gradient);
     const auto f32 = memory::data_type::f32;
     const memory::desc x({n, inputs}, type, Tag::ab);
     const memory::desc kernel({inputs, units}, type, Tag::ab);
     const memory::desc y({n, units}, DnnlType(options_.output), Tag::ab);
-    const memory::desc dy({n, units}, gradient_type, Tag::ab);
+    const memory::desc dy({n, units}, type, Tag::ab);
 
     Plan plan;
     dnnl::primitive_attr attributes = Attributes();
