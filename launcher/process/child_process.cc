@@ -18,12 +18,12 @@
 #include "common/contract/environment.h"
 #include "common/contract/exit_codes.h"
 #include "launcher/process/exec_child.h"
+#include "launcher/process/exec_failure.h"
 
 namespace lockstep::process {
 
 namespace {
 
-constexpr char kDefaultPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr size_t kStackBytes = 64 * 1024;
 
 struct Pipe {
@@ -45,19 +45,12 @@ Result<Pipe> MakePipe() {
   return pipe;
 }
 
-std::string PathOf(const Launch& launch) {
-  for (const auto& [name, value] : launch.environment) {
-    if (name == "PATH") return value;
-  }
-  return kDefaultPath;
-}
-
 // What exec is to try, in this order.
 std::vector<std::string> Candidates(const Launch& launch) {
   const std::string& program = launch.command.front();
   if (program.find('/') != std::string::npos) return {program};
   std::vector<std::string> candidates;
-  const std::string path = PathOf(launch);
+  const std::string path = SearchPath(launch);
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find(':', begin), path.size());
     const std::string folder = path.substr(begin, end - begin);
@@ -65,83 +58,6 @@ std::vector<std::string> Candidates(const Launch& launch) {
     begin = end + 1;
   }
   return candidates;
-}
-
-// The interpreter that the first line of a script names; empty when it names none.
-std::string InterpreterOf(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) return {};
-  std::array<char, 256> buffer;
-  const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
-  std::string_view text(buffer.data(), size > 0 ? static_cast<size_t>(size) : 0);
-  if (!text.starts_with("#!")) return {};
-  text = text.substr(
-      2, text.find('\n') == std::string_view::npos ? std::string_view::npos : text.find('\n') - 2);
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  text.remove_prefix(begin);
-  return std::string(text.substr(0, text.find_first_of(" \t")));
-}
-
-std::string Absolute(const std::string& path, const std::string& working_directory) {
-  return path.starts_with('/') || working_directory.empty() ? path : working_directory + "/" + path;
-}
-
-Status ExecFailure(const Launch& launch, int error, const std::string& tried) {
-  const std::string& program = launch.command.front();
-  const bool searched = program.find('/') == std::string::npos;
-  const std::string file = Absolute(tried, launch.working_directory);
-  struct stat info;
-  const bool exists = ::stat(file.c_str(), &info) == 0;
-  if ((error == ENOENT || error == ENOTDIR) && !exists) {
-    if (searched) return NotFound(program + ": command not found in PATH (" + PathOf(launch) + ")");
-    return NotFound(program + ": no such file" +
-                    (launch.working_directory.empty() || program.starts_with('/')
-                         ? ""
-                         : " in the working directory " + launch.working_directory));
-  }
-  if (error == ENOENT) {
-    const std::string interpreter = InterpreterOf(file);
-    if (!interpreter.empty()) {
-      const bool carriage_return = interpreter.ends_with('\r');
-      return InvalidArgument(file + ": bad interpreter: " +
-                             (carriage_return ? interpreter.substr(0, interpreter.size() - 1) +
-                                                    " with a carriage return (the file has DOS line ends)"
-                                              : interpreter + " (in its first line) does not exist"));
-    }
-    return InvalidArgument(file + ": can't be executed: the dynamic loader that it asks for does not exist");
-  }
-  if (error == EACCES) {
-    if (exists && S_ISDIR(info.st_mode)) return PermissionDenied(file + ": is a directory, not a program");
-    return PermissionDenied(file + ": not executable (permission denied)");
-  }
-  if (error == ENOEXEC) {
-    return InvalidArgument(
-        file + ": not executable: neither a program for this machine nor a script that begins with #!");
-  }
-  if (error == ENOMEM || error == EAGAIN || error == EMFILE || error == ENFILE) {
-    return Status::FromErrno(error, "execute " + file);
-  }
-  return InvalidArgument(file + ": can't be executed: " + std::strerror(error));
-}
-
-Status Explain(const Launch& launch, const ExecRequest& request, const std::vector<std::string>& candidates) {
-  switch (request.failed) {
-    case ExecRequest::Step::kNone:
-      break;
-    case ExecRequest::Step::kWorkingDirectory:
-      return InvalidArgument("working directory " + launch.working_directory + ": " +
-                             std::strerror(request.error));
-    case ExecRequest::Step::kAffinity:
-      return InvalidArgument("CPU affinity of " + launch.command.front() + ": " +
-                             std::strerror(request.error) +
-                             " (a CPU that is offline, or not this launcher's to use)");
-    case ExecRequest::Step::kDescriptors:
-      return Status::FromErrno(request.error, "descriptors of " + launch.command.front());
-    case ExecRequest::Step::kExec:
-      return ExecFailure(launch, request.error, candidates[request.failed_candidate]);
-  }
-  return {};
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
@@ -249,7 +165,7 @@ Result<ChildProcess::Spawned> ChildProcess::Spawn(const Launch& launch) {
 
   Spawned spawned{ChildProcess(pid, UniqueFd(pidfd)),
                   {std::move(pipes[0].read), std::move(pipes[1].read), std::move(pipes[2].read)}};
-  if (request.failed != ExecRequest::Step::kNone) return Explain(launch, request, candidates);
+  if (request.failed != ExecRequest::Step::kNone) return ExecFailure(launch, request, candidates);
   return spawned;
 }
 

@@ -13,10 +13,10 @@
 #include <set>
 #include <utility>
 
-#include "common/contract/event.h"
 #include "common/contract/exit_codes.h"
 #include "common/log.h"
 #include "launcher/process/descendants.h"
+#include "launcher/process/event_lines.h"
 
 namespace lockstep::process {
 
@@ -36,8 +36,7 @@ struct Supervisor::Child {
   ChildProcess process;
   std::array<UniqueFd, 3> pipes;
   int signal_sent = 0;  // by AskToStop, the last one
-  std::string event_line;
-  bool skipping_event_line = false;
+  EventLines event_lines;
 };
 
 Supervisor::Supervisor(EventLoop& loop, Callbacks callbacks)
@@ -243,7 +242,9 @@ size_t Supervisor::ReadPipe(Child& child, int which, size_t limit) {
   }
   const std::string_view bytes(buffer_.get(), static_cast<size_t>(size));
   if (which == kEvents) {
-    DeliverEvents(child, bytes);
+    overlong_event_lines_ += child.event_lines.Feed(bytes, [&](std::string_view line) {
+      if (callbacks_.on_event_line) callbacks_.on_event_line(child.report.local_rank, line);
+    });
   } else if (callbacks_.on_output) {
     callbacks_.on_output(child.report.local_rank,
                          which == kOut ? OutputStream::kStdout : OutputStream::kStderr, bytes);
@@ -259,34 +260,6 @@ void Supervisor::Drain(Child& child, int which) {
     const size_t size = ReadPipe(child, which, left);
     if (size == 0) return;
     left -= std::min(left, size);
-  }
-}
-
-void Supervisor::DeliverEvents(Child& child, std::string_view bytes) {
-  const auto deliver = [&](std::string_view line) {
-    if (callbacks_.on_event_line) callbacks_.on_event_line(child.report.local_rank, line);
-  };
-  while (!bytes.empty()) {
-    const size_t newline = bytes.find('\n');
-    const std::string_view part = bytes.substr(0, newline);
-    const bool too_long = child.event_line.size() + part.size() > contract::kMaxEventBytes;
-    if (too_long && !std::exchange(child.skipping_event_line, true)) {
-      ++overlong_event_lines_;
-      child.event_line.clear();
-    }
-    if (newline == std::string_view::npos) {
-      if (!child.skipping_event_line) child.event_line += part;
-      return;
-    }
-    if (!std::exchange(child.skipping_event_line, false)) {
-      if (child.event_line.empty()) {
-        deliver(part);
-      } else {
-        deliver(child.event_line.append(part));
-        child.event_line.clear();
-      }
-    }
-    bytes.remove_prefix(newline + 1);
   }
 }
 
@@ -382,8 +355,8 @@ void Supervisor::FinishGeneration() {
       Drain(*child, which);
       ClosePipe(*child, which);
     }
-    if (!child->event_line.empty() && callbacks_.on_event_line)
-      callbacks_.on_event_line(local_rank, child->event_line);
+    const std::string last = child->event_lines.TakeRest();
+    if (!last.empty() && callbacks_.on_event_line) callbacks_.on_event_line(local_rank, last);
   }
   children_.clear();
   state_ = State::kIdle;

@@ -93,7 +93,6 @@ class Supervisor {
   void WatchPipe(Child& child, int which);
   size_t ReadPipe(Child& child, int which, size_t limit);
   void Drain(Child& child, int which);
-  void DeliverEvents(Child& child, std::string_view bytes);
   void ClosePipe(Child& child, int which);
   void OnSigchld();
   void OnEnded(Child& child);

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "launcher/process/descendants.h"
 #include "tests/unit/process/test_util.h"
 
 namespace lockstep::process {
@@ -200,6 +201,7 @@ TEST(ChildProcessTest, SaysExactlyWhyAProgramCantBeExecuted) {
        "neither a program for this machine nor"},
       {"nothing", {}, SpawnFailure::kCannotExecute, "no command"},
   };
+  SweepDescendants(kDeadline);  // another test may have made this process one that orphans fall to
   const size_t descriptors = OpenDescriptors();
   for (const FailureCase& test : cases) {
     const auto spawned = ChildProcess::Spawn(MakeLaunch(0, test.command));

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include "launcher/process/supervisor.h"
 #include "tests/unit/process/test_util.h"
 
 namespace lockstep::process {
@@ -165,6 +166,35 @@ TEST_F(OutputLogTest, SaysWhenAFileCantBeOpenedAndGoesOnWithoutIt) {
   EXPECT_EQ(Shown(), "[rank 0] shown\n[rank 1] logged\n");
   EXPECT_EQ(log->LogFile(0), "");
   EXPECT_EQ(Logged(1), "logged\n");
+}
+
+// As job/ ties them together: a console that nobody reads may hold the ranks up for a while but not for ever,
+// and the file has every byte.
+TEST_F(OutputLogTest, AConsoleThatNobodyReadsHoldsNobodyUpForEver) {
+  int fds[2];
+  ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
+  const UniqueFd unread(fds[0]), out(fds[1]);
+  auto console = Console::Create(
+      *loop,
+      {.out_fd = out.get(), .err_fd = out.get(), .buffer_bytes = 100'000, .stall_limit = milliseconds(50)});
+  auto log =
+      std::move(OutputLog::Create(*loop, {.folder = folder / "logs", .console = console.get()})).value();
+  bool stopped = false;
+  Supervisor supervisor(*loop, {.on_output = [&](int rank, OutputStream stream,
+                                                 std::string_view bytes) { log->Write(rank, stream, bytes); },
+                                .on_exit = [&](ExitReport& report) { log->Complete(report); },
+                                .on_all_stopped = [&](const auto&) { stopped = true; }});
+  int pauses = 0;
+  console->SetCongestionCallback([&](bool congested) {
+    pauses += congested;
+    congested ? supervisor.PauseOutput() : supervisor.ResumeOutput();
+  });
+  const std::vector<Launch> launches = {MakeLaunch(0, {ProbePath(), "flood", "5000000"})};
+  ASSERT_TRUE(log->Begin(0, launches).ok());
+  ASSERT_TRUE(supervisor.Start(launches).ok());
+  ASSERT_TRUE(RunUntil(*loop, [&] { return stopped; }));
+  EXPECT_GE(pauses, 1);
+  EXPECT_EQ(Logged(0).size(), 5'000'000u);
 }
 
 TEST_F(OutputLogTest, SaysWhenTheFolderCantBeMade) {
