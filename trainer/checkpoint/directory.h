@@ -38,7 +38,7 @@ class Directory {
   Status Claim();
 
   // Writes a checkpoint, makes it durable, then deletes those in excess of `keep`. On failure the old ones
-  // are all still there, and nothing is left of the new one; training may go on with a warning, except for
+  // are all still there, and nothing half-written is left; training may go on with a warning, except for
   //   kAborted: a newer generation has claimed the folder: this process must end.
   // On success: the file's path.
   Result<std::string> Save(const Snapshot& snapshot);
