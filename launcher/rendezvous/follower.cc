@@ -88,6 +88,7 @@ void Follower::ReportFailure(FailureReport report) {
 }
 
 void Follower::ReportDone() {
+  done_ = true;
   if (counted_on_) link_->Send(DoneMessage{generation_});
 }
 
@@ -133,6 +134,8 @@ void Follower::OnStart(const StartMessage& message) {
   link_->set_highest_generation(generation_);
   running_ = true;
   counted_on_ = true;
+  done_ = false;
+  stop_exit_code_ = 0;
   stop_.reset();
 
   GenerationStart start{.generation = generation_, .replicas = message.replicas, .rank_offset = 0};
@@ -185,7 +188,7 @@ void Follower::StopRanks(StopCause cause, const std::string& message) {
 void Follower::EndWith(Ending ending) {
   if (ending_ || finished_) return;
   loop_.Cancel(std::exchange(deadline_timer_, 0));
-  if (!running_) return Finish(ending.exit_code.value_or(stop_exit_code_), ending.message);
+  if (!running_ || done_) return Finish(ending.exit_code.value_or(stop_exit_code_), ending.message);
   ending_ = std::move(ending);
   StopRanks(StopCause::kTerminate, ending_->message);
 }

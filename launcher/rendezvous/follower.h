@@ -55,6 +55,7 @@ class Follower : public Membership {
   int processes_ = 0;              // 0: not ready yet
   int64_t generation_ = -1;        // the highest seen
   bool running_ = false;           // from on_start_generation until ReportStopped()
+  bool done_ = false;              // ReportDone(): its ranks have ended, only the generation is not over
   std::optional<StopCause> stop_;  // told to the owner for this generation
   // The leader counts on this replica for the generation. Not after the connection broke: then it is lost
   // there.
