@@ -2,6 +2,13 @@
 
 #include <random>
 
+#ifdef __SANITIZE_THREAD__
+// oneDNN is not built with the sanitizer, which therefore misses how its cache of kernels is locked.
+extern "C" const char* __tsan_default_suppressions() {
+  return "called_from_lib:libdnnl.so\nrace:libdnnl.so\n";
+}
+#endif
+
 namespace lockstep::testing {
 
 using namespace trainer;  // NOLINT(google-build-using-namespace)

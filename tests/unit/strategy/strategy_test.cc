@@ -240,8 +240,9 @@ TEST_P(BrokenStrategyTest, ARankThatFailsWithinAStepEndsTheOthersSoon) {
     rank.strategy().TrainStep(
         {.inputs = inputs.data(), .labels = &label, .local_samples = 1, .global_samples = job.global_batch});
   });
+  // (A rank that had not left step 1 yet when this one failed in step 2 says step 1.)
   for (size_t r = 0; r < thrown.size(); ++r) {
-    EXPECT_THAT(thrown[r], r == 1 ? HasSubstr("1000000") : HasSubstr("step 2: all-reduce")) << r;
+    EXPECT_THAT(thrown[r], r == 1 ? HasSubstr("1000000") : HasSubstr("all-reduce")) << r;
   }
 }
 
