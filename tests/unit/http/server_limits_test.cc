@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "launcher/http/client.h"
+#include "launcher/http/listen_socket.h"
 #include "launcher/http/server.h"
 #include "tests/unit/http/raw_client.h"
 
@@ -56,6 +58,20 @@ double ProcessSeconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// An IPv4 address of this machine that is not loopback; empty when there is none.
+std::string OwnAddress() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return "";
+  std::string found;
+  for (const ifaddrs* it = list; it != nullptr; it = it->ifa_next) {
+    if (it->ifa_addr != nullptr && it->ifa_addr->sa_family == AF_INET && !IsLoopback(it->ifa_addr)) {
+      found = HostOf(it->ifa_addr);
+    }
+  }
+  ::freeifaddrs(list);
+  return found;
 }
 
 // Every connection sends one header byte at a time for as long as it may.
@@ -131,6 +147,30 @@ TEST(HttpServerLimitsTest, ACrowdBeyondTheCapPushesOutItsOwn) {
   const auto limit = Clock::now() + RawClient::kPatience;
   while (OpenFiles() - before - 200 > 17 && Clock::now() < limit) ASSERT_TRUE(Healthy(*server));
   EXPECT_LE(OpenFiles() - before - 200, 17);
+}
+
+TEST(HttpServerLimitsTest, OneAddressCannotTakeAllConnections) {
+  const std::string host = OwnAddress();
+  if (host.empty()) GTEST_SKIP() << "only loopback here";
+  const auto server = Serve({.address = "0.0.0.0",
+                             .request_deadline = milliseconds(60'000),
+                             .max_connections = 100,
+                             .max_connections_per_address = 4});
+  RawClient bystander(server->port());  // from loopback, older than the crowd
+  ASSERT_TRUE(bystander.Send("GET /healthz HTTP/1.1\r\n"));
+  std::vector<std::unique_ptr<RawClient>> crowd;
+  for (int i = 0; i < 5; ++i) {
+    crowd.push_back(std::make_unique<RawClient>(server->port(), host));
+    ASSERT_TRUE(crowd.back()->Send("GET /healthz HTTP/1.1\r\n"));
+  }
+  crowd.front()->ReadToEnd();
+  EXPECT_TRUE(crowd.front()->closed());
+  for (size_t i = 1; i < crowd.size(); ++i) {
+    ASSERT_TRUE(crowd[i]->Send("Host: x\r\n\r\n"));
+    EXPECT_THAT(crowd[i]->ReadUntil("ok\n"), HasSubstr("ok\n")) << i;
+  }
+  ASSERT_TRUE(bystander.Send("Host: x\r\n\r\n"));
+  EXPECT_THAT(bystander.ReadUntil("ok\n"), HasSubstr("ok\n"));
 }
 
 TEST(HttpServerLimitsTest, AnEndlessHeaderStreamIsCutAndDoesNotGrowTheProcess) {
