@@ -22,6 +22,8 @@ inline Deadline InTime(std::chrono::seconds seconds = std::chrono::seconds(60)) 
 // Looks until `condition` holds; false when it did not in time.
 bool WaitUntil(const std::function<bool()>& condition, Deadline deadline = InTime());
 
+bool IsAlive(pid_t pid);  // a zombie is not
+
 // The real `lockstep` as a child, with its output kept. Killed, with everything below it, when this goes.
 class LauncherProcess {
  public:
@@ -41,6 +43,7 @@ class LauncherProcess {
   void Signal(int signal) const;
   // The exit code as a shell gives it; -1, after killing it, when it didn't end in time.
   int Wait(Deadline deadline = InTime());
+  bool HasEnded() const { return !IsAlive(pid_); }
   // What it has written so far.
   std::string out() const { return ReadText(folder_.File("out")); }
   std::string err() const { return ReadText(folder_.File("err")); }
@@ -65,6 +68,7 @@ class JobRun {
   JobRun(const nlohmann::json& spec, const Options& options);
 
   LauncherProcess& launcher() { return launcher_; }
+  const LauncherProcess& launcher() const { return launcher_; }
   int Wait(Deadline deadline = InTime()) { return launcher_.Wait(deadline); }
   // A file of the run's folder.
   std::string File(const std::string& name) const { return folder_.File("run/" + name); }
@@ -85,7 +89,5 @@ class JobRun {
 nlohmann::json ProgramSpec(int processes, const std::vector<std::string>& command);
 // A shell script.
 nlohmann::json ShellSpec(int processes, const std::string& script);
-
-bool IsAlive(pid_t pid);
 
 }  // namespace lockstep::testing

@@ -1,0 +1,138 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <random>
+#include <thread>
+
+#include "tests/support/launcher_process.h"
+#include "tests/support/training_jobs.h"
+#include "trainer/checkpoint/ledger.h"
+
+// Nothing is lost and nothing is done twice, whatever is killed when.
+namespace lockstep::testing {
+namespace {
+
+using trainer::checkpoint::Snapshot;
+
+constexpr int kSamples = 4096;
+constexpr int kEpochs = 20;  // 320 steps
+
+nlohmann::json Job(const TemporaryFolder& folder) {
+  return DigitsSpec(
+      {.samples = kSamples, .epochs = kEpochs, .checkpoints = folder.File("checkpoints"), .every = 20});
+}
+
+JobRun::Options WithLedger(const TemporaryFolder& folder) {
+  return {.environment = {{"TRAINING_LEDGER", folder.File("ledger")}}};
+}
+
+const Snapshot& Undisturbed() {
+  static const Snapshot snapshot = [] {
+    const TemporaryFolder folder;
+    JobRun run(Job(folder));
+    EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
+    return NewestSnapshot(folder.File("checkpoints")).value();
+  }();
+  return snapshot;
+}
+
+void ExpectAsUndisturbed(const TemporaryFolder& folder) {
+  const auto snapshot = NewestSnapshot(folder.File("checkpoints"));
+  ASSERT_TRUE(snapshot);
+  EXPECT_EQ(snapshot->step, Undisturbed().step);
+  EXPECT_EQ(snapshot->parameters, Undisturbed().parameters);
+  EXPECT_EQ(snapshot->slots, Undisturbed().slots);
+  const auto ledger = trainer::checkpoint::ReadLedger(folder.File("ledger"));
+  ASSERT_TRUE(ledger.ok()) << ledger.status().ToString();
+  const auto summary = trainer::checkpoint::CommittedOnce(*ledger, kSamples, kEpochs);
+  EXPECT_TRUE(summary.ok()) << summary.status().ToString();
+}
+
+// From a start to the middle of the training; the seed is fixed, the machine is not.
+class RandomMoment {
+ public:
+  explicit RandomMoment(unsigned seed) : random_(seed) {}
+  int NextStep() { return std::uniform_int_distribution<int>(0, 300)(random_); }
+  int NextRank() { return std::uniform_int_distribution<int>(0, 3)(random_); }
+
+ private:
+  std::mt19937 random_;
+};
+
+bool WaitForStep(const JobRun& run, int step) {
+  return WaitUntil([&] {
+    const auto status = run.Status();
+    if (!status.is_object()) return run.launcher().HasEnded();
+    if (status["phase"] == "Succeeded") return true;
+    return step == 0 ? status["phase"] == "Running" && status["ranks"].size() == 4
+                     : status.contains("progress") && status["progress"].value("step", 0) >= step;
+  });
+}
+
+class RecoveryTest : public ::testing::TestWithParam<unsigned> {};
+
+TEST_P(RecoveryTest, AKilledRankCostsNothingButTime) {
+  RandomMoment moment(GetParam());
+  const TemporaryFolder folder;
+  JobRun run(Job(folder), WithLedger(folder));
+  ASSERT_TRUE(WaitForStep(run, moment.NextStep())) << run.launcher().err();
+  const auto status = run.Status();
+  if (status.is_object()) {
+    const auto& ranks = status["ranks"];
+    const size_t victim = static_cast<size_t>(moment.NextRank());
+    if (victim < ranks.size() && ranks[victim].value("pid", 0) > 0) ::kill(ranks[victim]["pid"], SIGKILL);
+  }
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  ExpectAsUndisturbed(folder);
+}
+
+TEST_P(RecoveryTest, AKilledLauncherCostsNothingButTime) {
+  RandomMoment moment(GetParam() + 100);
+  const TemporaryFolder folder;
+  {
+    JobRun run(Job(folder), WithLedger(folder));
+    ASSERT_TRUE(WaitForStep(run, moment.NextStep())) << run.launcher().err();
+    run.launcher().Signal(SIGKILL);
+    run.Wait();
+  }
+  JobRun again(Job(folder), WithLedger(folder));
+  ASSERT_EQ(again.Wait(), 0) << again.launcher().err();
+  ExpectAsUndisturbed(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(RandomMoments, RecoveryTest, ::testing::Range(0u, 10u));
+
+TEST(RecoveryOnRequestTest, AStoppedJobGoesOnWhereItWas) {
+  const TemporaryFolder folder;
+  {
+    JobRun run(Job(folder), WithLedger(folder));
+    ASSERT_TRUE(WaitForStep(run, 50)) << run.launcher().err();
+    run.launcher().Signal(SIGTERM);
+    const int code = run.Wait();
+    EXPECT_TRUE(code == 75 || code == 0) << code << run.launcher().err();
+  }
+  JobRun again(Job(folder), WithLedger(folder));
+  ASSERT_EQ(again.Wait(), 0) << again.launcher().err();
+  ExpectAsUndisturbed(folder);
+}
+
+TEST(RecoveryOnRequestTest, AHungRankIsFoundNamedAndReplaced) {
+  const TemporaryFolder folder;
+  nlohmann::json spec = Job(folder);
+  spec["trainer"]["epochs"] = 100000;
+  spec["runPolicy"] = {{"progressDeadlineSeconds", 1}};
+  JobRun run(spec);
+  ASSERT_TRUE(WaitForStep(run, 30)) << run.launcher().err();
+  const auto pids = run.Pids(0);
+  ASSERT_EQ(pids.size(), 4u);
+  ::kill(pids[2], SIGSTOP);
+  ASSERT_EQ(run.Pids(1).size(), 4u) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(), ::testing::HasSubstr("rank 2"));
+  EXPECT_TRUE(WaitUntil([&] { return run.Status()["ready"] == true; })) << run.launcher().err();
+  run.launcher().Signal(SIGTERM);
+  EXPECT_EQ(run.Wait(), 75) << run.launcher().err();
+}
+
+}  // namespace
+}  // namespace lockstep::testing
