@@ -46,14 +46,15 @@ bool Within(std::string_view path, std::string_view outer) {
 
 class DocumentReader {
  public:
-  DocumentReader(const Node& document, const std::string& file, Manifests* result)
-      : document_(document), file_(file), result_(result) {}
+  DocumentReader(const Node& document, const std::string& file, PatternCache* patterns, Manifests* result)
+      : document_(document), file_(file), result_(result), context_(patterns) {}
 
   // False: a document of another kind.
   bool IsTrainingJob() {
     const Node* kind = document_.Find("kind");
     const Node* version = document_.Find("apiVersion");
     if (kind == nullptr || kind->kind != Node::Kind::kScalar) return true;
+    if (version != nullptr && version->kind != Node::Kind::kScalar) return true;
     const std::string_view group = version == nullptr
                                        ? std::string_view()
                                        : std::string_view(version->text).substr(0, version->text.find('/'));
@@ -66,8 +67,13 @@ class DocumentReader {
   }
 
   void Skip() {
-    result_->notices.push_back(file_ + ":" + std::to_string(document_.mark.line) + ": a " +
-                               Printable(document_.Find("kind")->text.substr(0, 60)) + ", skipped");
+    std::vector<std::string>& notices = result_->notices;
+    if (notices.size() > kMaxDiagnostics) return;
+    const std::string place = file_ + ":" + std::to_string(document_.mark.line) + ": ";
+    const bool enough = notices.size() == kMaxDiagnostics;
+    notices.push_back(place +
+                      (enough ? "and others from here on"
+                              : "a " + Printable(document_.Find("kind")->text.substr(0, 60)) + ", skipped"));
   }
 
   // `sound`: the document has had no error so far.
@@ -165,9 +171,15 @@ Manifests ReadManifests(std::string_view text, const std::string& file_name) {
   auto error = yaml.errors.begin();
   std::stable_sort(yaml.errors.begin(), yaml.errors.end(),
                    [](const YamlError& a, const YamlError& b) { return Before(a.mark, b.mark); });
+  PatternCache patterns;
   for (size_t i = 0; i < yaml.documents.size(); ++i) {
     const Node& document = yaml.documents[i];
-    DocumentReader reader(document, file_name, &result);
+    if (result.errors.size() >= kMaxDiagnostics) {
+      result.errors.push_back({file_name, document.mark.line, document.mark.column, "",
+                               "not read from here on; correct the errors before first"});
+      break;
+    }
+    DocumentReader reader(document, file_name, &patterns, &result);
     const bool ours = reader.IsTrainingJob();
     if (!ours) reader.Skip();
     // The errors of YAML in this document: duplicate keys, which matter only in ours.
@@ -180,7 +192,7 @@ Manifests ReadManifests(std::string_view text, const std::string& file_name) {
     }
     if (ours) reader.Read(sound);
   }
-  for (; error != yaml.errors.end(); ++error) {
+  for (; error != yaml.errors.end() && result.errors.size() < kMaxDiagnostics; ++error) {
     result.errors.push_back({file_name, error->mark.line, error->mark.column, error->path, error->what});
   }
   if (yaml.documents.empty() && result.errors.empty()) {
@@ -191,12 +203,6 @@ Manifests ReadManifests(std::string_view text, const std::string& file_name) {
   std::stable_sort(result.errors.begin(), result.errors.end(), [](const Diagnostic& a, const Diagnostic& b) {
     return std::tie(a.line, a.column) < std::tie(b.line, b.column);
   });
-  if (result.errors.size() > kMaxDiagnostics) {
-    const size_t more = result.errors.size() - kMaxDiagnostics;
-    result.errors.resize(kMaxDiagnostics);
-    result.errors.push_back({file_name, result.errors.back().line, result.errors.back().column, "",
-                             "and " + std::to_string(more) + " more errors; correct these first"});
-  }
   return result;
 }
 

@@ -15,8 +15,8 @@ namespace lockstep::spec {
 
 inline constexpr size_t kMaxManifestBytes = 1 << 20;
 inline constexpr int kMaxDepth = 64;         // lists and mappings within one another
-inline constexpr int kMaxNodes = 100'000;    // of all documents of a file together
-inline constexpr int kMaxDiagnostics = 100;  // of a file; one more says how many were left out
+inline constexpr int kMaxNodes = 100'000;    // of a file: scalars, lists, mappings and documents
+inline constexpr int kMaxDiagnostics = 100;  // of a document, and of a file but for its last document
 
 // One error of a manifest.
 struct Diagnostic {

@@ -100,7 +100,7 @@ bool ReadContext::HasErrorAt(const std::string& path) const {
                      [&](const FieldError& error) { return error.path == path; });
 }
 
-bool ReadContext::Matches(const std::string& text, std::string_view pattern) {
+bool PatternCache::Matches(const std::string& text, std::string_view pattern) {
   if (text.size() > kLongestMatched) return false;
   const auto [entry, added] = patterns_.try_emplace(pattern);
   if (added) entry->second.assign(pattern.begin(), pattern.end());

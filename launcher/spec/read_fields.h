@@ -28,9 +28,21 @@ struct FieldError {
   std::string what;
 };
 
+// Patterns compiled once a file: that takes longer than to read a small document.
+class PatternCache {
+ public:
+  // Whether all of `text` matches.
+  bool Matches(const std::string& text, std::string_view pattern);
+
+ private:
+  std::unordered_map<std::string_view, std::regex> patterns_;
+};
+
 // What the readers of one document share.
 class ReadContext {
  public:
+  explicit ReadContext(PatternCache* patterns) : patterns_(patterns) {}
+
   // Once full(), errors are only counted: a hostile manifest has more of them than anybody reads.
   void Add(Mark mark, std::string path, std::string what);
   bool full() const { return errors_.size() >= kMaxDiagnostics; }
@@ -39,13 +51,14 @@ class ReadContext {
   const std::vector<FieldError>& errors() const { return errors_; }
   bool HasErrorAt(const std::string& path) const;
 
-  // Whether all of `text` matches; patterns are compiled once.
-  bool Matches(const std::string& text, std::string_view pattern);
+  bool Matches(const std::string& text, std::string_view pattern) {
+    return patterns_->Matches(text, pattern);
+  }
 
  private:
   std::vector<FieldError> errors_;
   size_t dropped_ = 0;
-  std::unordered_map<std::string_view, std::regex> patterns_;
+  PatternCache* patterns_;
 };
 
 // Reads the fields of one mapping, and by further readers those of the mappings in it. What is wrong becomes

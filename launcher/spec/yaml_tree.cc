@@ -70,6 +70,7 @@ class Builder {
         return;
       case YAML_DOCUMENT_START_EVENT:
         if (event->data.document_start.implicit == 0) marker_line_ = MarkOf(event->end_mark).line;
+        Count(event.mark());  // empty ones cost time as well
         return;
       case YAML_ALIAS_EVENT:
         return Fail(event.mark(), "an alias (*) is not read; write the value out");
@@ -138,12 +139,16 @@ class Builder {
       Fail(mark, "an anchor (&) is not read; write the value out where it is needed");
     } else if (tag != nullptr) {
       Fail(mark, "a tag (!) is not read; quote a value to make it a string");
-    } else if (++nodes_ > kMaxNodes) {
-      Fail(mark, "more than " + std::to_string(kMaxNodes) + " values in one file; split it");
     } else if (open_.empty() && mark.line == marker_line_) {
       // kubectl drops what follows the marker on its line.
       Fail(mark, "text after --- on its line is lost on kubectl; begin the document on the next line");
     }
+    return !failed_ && Count(mark);
+  }
+
+  bool Count(Mark mark) {
+    if (++nodes_ > kMaxNodes)
+      Fail(mark, "more than " + std::to_string(kMaxNodes) + " values in one file; split it");
     return !failed_;
   }
 
