@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ostream>
+
 #include "tests/unit/telemetry/fake_time.h"
 
 namespace lockstep::telemetry {
@@ -36,6 +38,8 @@ struct LimitCase {
   double median;
   double limit;  // seconds; 0: for ever
 };
+
+void PrintTo(const LimitCase& c, std::ostream* out) { *out << c.limit << " s"; }
 
 class HangLimitTest : public testing::TestWithParam<LimitCase> {};
 

@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <fstream>
+#include <cstdlib>
+#include <cstring>
+#include <ostream>
 #include <thread>
 
 #include "tests/support/temporary_folder.h"
@@ -205,6 +205,12 @@ struct AcceptCase {
   const char* accept;
   MetricsFormat format;
 };
+
+// (Not the header itself: its semicolons would end up in CMake's lists.)
+void PrintTo(const AcceptCase& c, std::ostream* out) {
+  *out << (c.format == MetricsFormat::kOpenMetrics ? "OpenMetrics" : "text") << " for "
+       << std::strlen(c.accept) << " bytes";
+}
 
 class NegotiateMetricsFormatTest : public ::testing::TestWithParam<AcceptCase> {};
 
