@@ -105,7 +105,7 @@ TEST(TrainingTest, TheGuidesRegressionLearnsItsConstant) {
 }
 
 TEST(TrainingTest, BFloat16TrainsOrSaysWhyNot) {
-  nlohmann::json spec = DigitsSpec({.samples = 16384, .epochs = 3});
+  nlohmann::json spec = DigitsSpec({.samples = 16384, .epochs = 6});
   spec["trainer"]["precision"] = "BFloat16";
   JobRun run(spec);
   const int code = run.Wait();
