@@ -132,9 +132,9 @@ class LifeLine {
   }
 
   // Whether all are gone within the deadline.
-  bool WaitForEnd() {
+  bool WaitForEnd(std::chrono::milliseconds limit = kDeadline) {
     std::array<char, 4096> buffer;
-    while (WaitReadable(fd_.get())) {
+    while (WaitReadable(fd_.get(), limit)) {
       if (::read(fd_.get(), buffer.data(), buffer.size()) == 0) return true;
     }
     return false;
