@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 namespace lockstep::contract {
 
@@ -125,6 +126,9 @@ Result<Event> ReadAs(const Json& object) {
   T event;
   Reader reader(object);
   Members([&](const char* key, auto& member) { reader.Read(key, member); }, event);
+  if constexpr (std::is_same_v<T, StepEvent>) {
+    if (event.steps < 1) return InvalidArgument("event line: \"steps\" is not at least 1");
+  }
   return reader.Finish(std::move(event));
 }
 

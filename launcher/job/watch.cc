@@ -101,8 +101,6 @@ void Watch::ShowProgress(bool stepped) {
     style_.width = TerminalWidth();
     console_.SetStatusLine(telemetry::FormatProgressLine(state_.Snapshot(now), style_));
   } else if (stepped) {
-    if (now - last_shown_ < kShowInterval) return;
-    last_shown_ = now;
     const telemetry::JobSnapshot snapshot = state_.Snapshot(now);
     if (!snapshot.progress) return;
     const telemetry::Progress& progress = *snapshot.progress;

@@ -35,6 +35,16 @@ const Histogram::BucketBoundaries& StepBuckets() {
       1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
   return buckets;
 }
+// `count` steps that took `seconds` together, as if each had taken its share. Takes the same time for any
+// count, which a program is free to claim.
+void ObserveEach(Histogram& histogram, double seconds, int64_t count) {
+  const Histogram::BucketBoundaries& bounds = StepBuckets();
+  const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds / static_cast<double>(count));
+  std::vector<double> increments(bounds.size() + 1);
+  increments[static_cast<size_t>(bucket - bounds.begin())] = static_cast<double>(count);
+  histogram.ObserveMultiple(increments, seconds);
+}
+
 const Histogram::BucketBoundaries& CheckpointBuckets() {
   static const Histogram::BucketBoundaries buckets = {1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5,
                                                       1,    5,    10,   30,   60,  300};
@@ -157,14 +167,14 @@ void JobMetrics::Step(int rank, const contract::StepEvent& event, bool counts_fo
   if (it == impl_->ranks.end()) return;
   Impl::RankSeries& series = it->second;
   if (event.seconds > 0) {
-    series.step_duration.Observe(event.seconds);
-    series.collective_duration.Observe(std::max(0.0, event.collective_seconds));
+    ObserveEach(series.step_duration, event.seconds, event.steps);
+    ObserveEach(series.collective_duration, std::max(0.0, event.collective_seconds), event.steps);
   }
   series.collective_bytes.Increment(static_cast<double>(event.collective_bytes));
   series.data_wait.Increment(event.data_wait_seconds);
   series.flops.Increment(event.flops);
   if (!counts_for_job || !impl_->job) return;
-  impl_->job->steps.Increment();
+  impl_->job->steps.Increment(static_cast<double>(event.steps));
   impl_->job->samples.Increment(static_cast<double>(event.samples));
   impl_->loss.Add({}).Set(event.loss);
   impl_->learning_rate.Add({}).Set(event.learning_rate);

@@ -123,7 +123,7 @@ void JobState::ApplyStep(Rank& rank, const contract::StepEvent& event, TimePoint
   const int number = rank.snapshot.identity.rank;
   metrics_.Step(number, event, number == 0);
   rank.snapshot.step = event.step;
-  rank.snapshot.step_seconds = event.seconds;
+  rank.snapshot.step_seconds = event.seconds / static_cast<double>(event.steps);
   rank.last_progress = now;
   rank.stepped = true;
   if (leader_ >= 0 && number > leader_) return;
@@ -132,8 +132,8 @@ void JobState::ApplyStep(Rank& rank, const contract::StepEvent& event, TimePoint
   const bool counted_already = leader_ > number && progress_ && event.step <= progress_->step;
   leader_ = number;
   if (!counted_already) {
-    meter_.Step(event.samples, event.seconds, now);
-    const double lost = ledger_.Step(event.step, event.seconds, now);
+    meter_.Step(event.samples, event.seconds, now, event.steps);
+    const double lost = ledger_.Step(event.step, event.seconds, now, event.steps);
     if (lost > 0) metrics_.LostWork(restart_reason_, lost);
   }
   if (!progress_) progress_.emplace();

@@ -17,7 +17,7 @@
 #include "launcher/telemetry/rank_phase.h"
 #include "launcher/telemetry/work_ledger.h"
 
-// Telemetry: what a running job tells the world. Event lines come in (event_reader.h), JobState makes one
+// Telemetry: what a running job tells the world. Event lines come in, JobState makes one
 // consistent picture of them and counts into JobMetrics, and the rest reads that picture: /status, /metrics,
 // /healthz, /readyz and the page (endpoints.h), the progress line (progress_line.h), the hang rule
 // (hang_detector.h). Nothing here starts, stops or waits for anything; the launcher's loop feeds it and asks

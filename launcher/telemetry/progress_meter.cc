@@ -13,7 +13,7 @@ constexpr size_t kRecentSteps = 64;
 
 }  // namespace
 
-void ProgressMeter::Step(int64_t samples, double seconds, TimePoint now) {
+void ProgressMeter::Step(int64_t samples, double seconds, TimePoint now, int64_t steps) {
   const double gap = last_step_ ? std::chrono::duration<double>(now - *last_step_).count() : seconds;
   last_step_ = now;
   if (gap <= 0) return;  // of unknown length: it only starts the clock
@@ -21,17 +21,18 @@ void ProgressMeter::Step(int64_t samples, double seconds, TimePoint now) {
   if (marks_.empty()) marks_.push_back(total_);
   total_.seconds += gap;
   total_.samples += samples;
-  total_.steps += 1;
+  total_.steps += steps;
   if (total_.seconds - marks_.back().seconds >= kMarkSeconds) marks_.push_back(total_);
   while (marks_.size() > 1 && total_.seconds - marks_[1].seconds >= kWindowSeconds &&
          total_.steps - marks_[1].steps >= kWindowSteps) {
     marks_.pop_front();
   }
 
+  const double each = gap / static_cast<double>(steps);
   if (recent_.size() < kRecentSteps) {
-    recent_.push_back(gap);
+    recent_.push_back(each);
   } else {
-    recent_[next_recent_] = gap;
+    recent_[next_recent_] = each;
     next_recent_ = (next_recent_ + 1) % kRecentSteps;
   }
 }

@@ -28,7 +28,8 @@ double Interpolate(const std::map<int64_t, double>& by_step, int64_t step) {
 
 double WorkLedger::UsefulAt(TimePoint time) const { return Seconds(time - *first_step_) - lost_; }
 
-double WorkLedger::Step(int64_t step, double seconds, TimePoint now) {
+double WorkLedger::Step(int64_t step, double seconds, TimePoint now, int64_t steps) {
+  const int64_t before = step - steps;
   const TimePoint earliest = stopped_.value_or(start_);
   const TimePoint began =
       std::max(earliest,
@@ -36,13 +37,13 @@ double WorkLedger::Step(int64_t step, double seconds, TimePoint now) {
   double newly_lost = 0;
   if (!first_step_) {
     first_step_ = began;
-    useful_by_step_[step - 1] = 0;
+    useful_by_step_[before] = 0;
   } else if (!generation_has_stepped_) {
-    const double useful = Interpolate(useful_by_step_, step - 1);
+    const double useful = Interpolate(useful_by_step_, before);
     newly_lost = std::max(0.0, UsefulAt(began) - useful);
     lost_ += newly_lost;
-    useful_by_step_.erase(useful_by_step_.upper_bound(step - 1), useful_by_step_.end());
-    useful_by_step_[step - 1] = useful;
+    useful_by_step_.erase(useful_by_step_.upper_bound(before), useful_by_step_.end());
+    useful_by_step_[before] = useful;
   }
   generation_has_stepped_ = true;
   stopped_.reset();

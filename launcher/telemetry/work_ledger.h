@@ -21,9 +21,9 @@ class WorkLedger {
 
   explicit WorkLedger(TimePoint start) : start_(start) {}
 
-  // Step number `step` (1 is the first) took `seconds` and ended now. Returns the seconds that this step
-  // shows to have been lost: 0, except for the first step of a generation.
-  double Step(int64_t step, double seconds, TimePoint now);
+  // Step number `step` (1 is the first), or the last `steps` up to it, took `seconds` and ended now. Returns
+  // the seconds that this shows to have been lost: 0, except for the first step of a generation.
+  double Step(int64_t step, double seconds, TimePoint now, int64_t steps = 1);
   // The generation ended; until the next step nothing is useful.
   void Stopped(TimePoint now);
 

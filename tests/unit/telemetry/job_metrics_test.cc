@@ -168,6 +168,17 @@ TEST(JobMetricsTest, CountersOnlyGoUpWhateverIsReported) {
   }
 }
 
+TEST(JobMetricsTest, StepsToldTogetherCountEachHoweverMany) {
+  JobMetrics metrics(kLabels);
+  metrics.AddRank({.rank = 0, .role = "worker", .replica = 0, .process = 0});
+  metrics.Step(0, {.step = 5, .steps = 5, .samples = 1280, .seconds = 0.015}, true);
+  metrics.Step(0, {.step = 1'000'000'000'005, .steps = 1'000'000'000'000, .samples = 0, .seconds = 1}, true);
+  const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, std::nullopt));
+  EXPECT_EQ(exposition.Value("lockstep_steps_total"), 1e12 + 5);
+  EXPECT_EQ(exposition.Value("lockstep_step_duration_seconds_count"), 1e12 + 5);
+  EXPECT_NEAR(exposition.Value("lockstep_step_duration_seconds_sum").value(), 1.015, 1e-9);
+}
+
 TEST(JobMetricsTest, ALauncherWithoutRankZeroLeavesTheJobsCountersOut) {
   JobMetrics metrics(kLabels);
   metrics.AddRank({.rank = 2, .role = "worker", .replica = 1, .process = 0});

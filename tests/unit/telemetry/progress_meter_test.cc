@@ -69,6 +69,15 @@ TEST(ProgressMeterTest, StepsOfUnknownTimeOnlyStartTheClock) {
   EXPECT_NEAR(*meter.samples_per_second(), 20, 1e-6);
 }
 
+TEST(ProgressMeterTest, SeveralStepsToldTogetherCountEach) {
+  ProgressMeter meter;
+  meter.Step(10, 0.1, At(1));
+  for (int i = 1; i <= 10; ++i) meter.Step(50, 0.5, At(1 + 0.5 * i), 5);
+  EXPECT_NEAR(meter.median_step_seconds(), 0.1, 1e-6);
+  EXPECT_NEAR(*meter.seconds_per_step(), 0.1, 1e-6);
+  EXPECT_NEAR(*meter.samples_per_second(), 100, 1e-6);
+}
+
 TEST(ProgressMeterTest, TheMedianForgetsOutliersAndTheDistantPast) {
   ProgressMeter meter;
   double time = 0;
