@@ -1,11 +1,16 @@
 #include "common/contract/store_address.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 
 #include <array>
 #include <charconv>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
 
 namespace lockstep::contract {
 
@@ -74,76 +79,80 @@ bool IsConnectedToItself(int socket) {
          std::memcmp(&mine.storage, &theirs.storage, mine.length) == 0;
 }
 
-// What the resolver's thread reads and writes: it must stay where it is until the thread is done with it.
+// Shared with the thread that looks the name up, which may outlive who asked.
 struct NameLookup::Request {
   std::string host;
   std::string service;
   addrinfo hints{};
-  gaicb block{};
-  bool asked = false;  // of the resolver; else `error` and block.ar_result are the answer
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable answered;
+  bool done = false;
   int error = 0;
+  addrinfo* found = nullptr;
 
   ~Request() {
-    if (block.ar_result != nullptr) ::freeaddrinfo(block.ar_result);
+    if (found != nullptr) ::freeaddrinfo(found);
+  }
+
+  void Ask() {
+    addrinfo* result = nullptr;
+    const int outcome =
+        ::getaddrinfo(host.empty() ? nullptr : host.c_str(), service.c_str(), &hints, &result);
+    const std::lock_guard lock(mutex);
+    error = outcome;
+    found = result;
+    done = true;
+    answered.notify_all();
   }
 };
 
-NameLookup::NameLookup(const HostPort& address) : request_(std::make_unique<Request>()) {
-  Request& request = *request_;
-  request.host = address.host;
-  request.service = std::to_string(address.port);
-  request.hints.ai_family = AF_UNSPEC;
-  request.hints.ai_socktype = SOCK_STREAM;
-  request.hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | (request.host.empty() ? AI_PASSIVE : 0);
-  const char* name = request.host.empty() ? nullptr : request.host.c_str();
-  request.error = ::getaddrinfo(name, request.service.c_str(), &request.hints, &request.block.ar_result);
-  if (request.error != EAI_NONAME) return;
+NameLookup::NameLookup(const HostPort& address) : request_(std::make_shared<Request>()) {
+  request_->host = address.host;
+  request_->service = std::to_string(address.port);
+  request_->hints.ai_family = AF_UNSPEC;
+  request_->hints.ai_socktype = SOCK_STREAM;
+  request_->hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | (address.host.empty() ? AI_PASSIVE : 0);
+  request_->Ask();
+  if (request_->error != EAI_NONAME) return;
 
-  request.hints.ai_flags = AI_NUMERICSERV;
-  request.block = {};
-  request.block.ar_name = request.host.c_str();
-  request.block.ar_service = request.service.c_str();
-  request.block.ar_request = &request.hints;
-  gaicb* list[] = {&request.block};
-  request.error = ::getaddrinfo_a(GAI_NOWAIT, list, 1, nullptr);
-  request.asked = request.error == 0;
-}
-
-NameLookup::~NameLookup() {
-  if (!request_->asked) return;
-  ::gai_cancel(&request_->block);
-  // The resolver is at work on it and cannot be stopped: it keeps these few bytes.
-  if (::gai_error(&request_->block) == EAI_INPROGRESS) (void)request_.release();
-}
-
-bool NameLookup::done() const { return !request_->asked || ::gai_error(&request_->block) != EAI_INPROGRESS; }
-
-void NameLookup::Wait(Clock::time_point deadline) const {
-  while (!done()) {
-    const auto left = deadline - Clock::now();
-    if (left <= Clock::duration::zero()) return;
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-    const timespec timeout{.tv_sec = static_cast<time_t>(seconds.count()),
-                           .tv_nsec = static_cast<long>(std::chrono::nanoseconds(left - seconds).count())};
-    const gaicb* list[] = {&request_->block};
-    ::gai_suspend(list, 1, &timeout);
+  request_->hints.ai_flags = AI_NUMERICSERV;
+  request_->done = false;
+  try {
+    // It holds the signal mask of this thread, and lives as long as the resolver's own timeouts.
+    std::thread([request = request_] { request->Ask(); }).detach();
+  } catch (const std::system_error&) {
+    request_->error = EAI_AGAIN;
+    request_->done = true;
   }
 }
 
+NameLookup::~NameLookup() = default;
+
+bool NameLookup::done() const {
+  const std::lock_guard lock(request_->mutex);
+  return request_->done;
+}
+
+void NameLookup::Wait(Clock::time_point deadline) const {
+  std::unique_lock lock(request_->mutex);
+  request_->answered.wait_until(lock, deadline, [this] { return request_->done; });
+}
+
 Result<std::vector<SocketAddress>> NameLookup::Take() const {
-  const Request& request = *request_;
-  const int error = request.asked ? ::gai_error(&request_->block) : request.error;
-  if (error == EAI_INPROGRESS) return Unavailable("lookup of " + request.host + ": no answer yet");
-  if (error != 0) return Unavailable("lookup of " + request.host + ": " + ::gai_strerror(error));
+  const std::lock_guard lock(request_->mutex);
+  const std::string operation = "lookup of " + request_->host;
+  if (!request_->done) return Unavailable(operation + ": no answer yet");
+  if (request_->error != 0) return Unavailable(operation + ": " + ::gai_strerror(request_->error));
   std::vector<SocketAddress> addresses;
-  for (const addrinfo* at = request.block.ar_result; at != nullptr; at = at->ai_next) {
+  for (const addrinfo* at = request_->found; at != nullptr; at = at->ai_next) {
     SocketAddress address;
     if (at->ai_addrlen > sizeof address.storage) continue;
     std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
     address.length = at->ai_addrlen;
     addresses.push_back(address);
   }
-  if (addresses.empty()) return Unavailable("lookup of " + request.host + ": no address");
+  if (addresses.empty()) return Unavailable(operation + ": no address");
   return addresses;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include <chrono>
@@ -47,7 +46,7 @@ SocketAddress PeerAddress(int socket);
 // there.
 bool IsConnectedToItself(int socket);
 
-// One name lookup that doesn't block its caller: it runs in the C library's resolver thread. Numeric
+// One name lookup that doesn't block its caller: a thread of its own asks the resolver. Numeric
 // addresses are there at once. Destroying it early is fine and does not wait.
 class NameLookup {
  public:
@@ -69,7 +68,7 @@ class NameLookup {
 
  private:
   struct Request;
-  std::unique_ptr<Request> request_;
+  std::shared_ptr<Request> request_;
 };
 
 }  // namespace lockstep::contract

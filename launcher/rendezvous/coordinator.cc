@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/contract/exit_codes.h"
+#include "launcher/rendezvous/silence_watch.h"
 
 namespace lockstep::rendezvous {
 
@@ -204,11 +205,10 @@ Coordinator::Actions Coordinator::Tick(Time now) {
     missing += (count++ > 0 ? ", " : "") + std::to_string(i);
   }
   if (count > 0) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.return_deadline).count();
     return FinishWith(contract::kExitRendezvous,
                       (count == 1 ? "replica " : "replicas ") + missing + " did not " +
                           (generation_ > options_.highest_generation ? "return" : "come") + " within " +
-                          std::to_string(seconds) + " s");
+                          InSeconds(options_.return_deadline));
   }
   return StartIfReady(now);
 }

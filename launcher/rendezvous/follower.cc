@@ -168,10 +168,9 @@ void Follower::OnLost(const std::string& why) {
 
 void Follower::AwaitLeader() {
   deadline_timer_ = loop_.After(options_.return_deadline, [this] {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.return_deadline).count();
     const std::string message = "replica 0 at " + options_.rendezvous + " did not " +
                                 (store_id_.empty() ? "come" : "return") + " within " +
-                                std::to_string(seconds) + " s: " + link_->last_error();
+                                InSeconds(options_.return_deadline) + ": " + link_->last_error();
     link_->Close();
     EndWith({.exit_code = contract::kExitRendezvous, .message = message});
   });

@@ -19,11 +19,6 @@ constexpr std::chrono::seconds kFinishLimit{2};  // for the others to say that t
 bool IsLoopback(const std::string& host) { return host == "::1" || host.starts_with("127."); }
 bool IsAllAddresses(const std::string& host) { return host == "::" || host == "0.0.0.0"; }
 
-std::string InSeconds(Membership::Clock::duration duration) {
-  const auto tenths = std::chrono::round<std::chrono::milliseconds>(duration).count() / 100;
-  return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10)) + " s";
-}
-
 }  // namespace
 
 Leader::Leader(Options options)
@@ -144,16 +139,17 @@ void Leader::OnJoin(NewcomerId id, const contract::PeerIdentity& identity, std::
     return;
   }
 
-  Peer peer{.channel = std::move(newcomer.channel),
-            .instance = join->instance,
-            .host = join->host,
-            .last_heard = Clock::now()};
+  Peer peer{.channel = std::move(newcomer.channel), .instance = join->instance, .host = join->host};
   RemoveNewcomer(id);
   if (peer.host.empty()) peer.host = contract::PeerAddress(peer.channel->fd()).host();
   peer.channel->set_handler(
       {.on_frame = [this, replica](std::string_view frame) { OnPeerFrame(replica, frame); },
        .on_closed = [this, replica](const Status& why) { LosePeer(replica, why.message()); }});
-  peer.silence_timer = loop_.After(options_.silence, [this, replica] { CheckSilence(replica); });
+  peer.silence = std::make_unique<SilenceWatch>(SilenceWatch::Options{
+      .loop = &loop_,
+      .heartbeat = options_.heartbeat,
+      .silence = options_.silence,
+      .on_silent = [this, replica] { LosePeer(replica, "silent for " + InSeconds(options_.silence)); }});
   const std::string host = peer.host;
   peers_.insert_or_assign(replica, std::move(peer));
   if (peers_.size() == 1) SendHeartbeats();
@@ -165,7 +161,7 @@ void Leader::OnJoin(NewcomerId id, const contract::PeerIdentity& identity, std::
 }
 
 void Leader::OnPeerFrame(int replica, std::string_view body) {
-  peers_.at(replica).last_heard = Clock::now();
+  peers_.at(replica).silence->Heard();
   Result<ControlMessage> decoded = DecodeControl(body);
   if (!decoded.ok()) return LosePeer(replica, decoded.status().message());
   ControlMessage& message = *decoded;
@@ -189,15 +185,6 @@ void Leader::OnPeerFrame(int replica, std::string_view body) {
   }
 }
 
-void Leader::CheckSilence(int replica) {
-  Peer& peer = peers_.at(replica);
-  // A launcher that is silent sends nothing at all: one look when it can be true costs less than a timer a
-  // frame.
-  const Clock::duration silent = Clock::now() - peer.last_heard;
-  if (silent >= options_.silence) return LosePeer(replica, "silent for " + InSeconds(options_.silence));
-  peer.silence_timer = loop_.After(options_.silence - silent, [this, replica] { CheckSilence(replica); });
-}
-
 void Leader::LosePeer(int replica, const std::string& why) {
   const std::string host = peers_.at(replica).host;
   RemovePeer(replica);
@@ -207,7 +194,6 @@ void Leader::LosePeer(int replica, const std::string& why) {
 
 void Leader::RemovePeer(int replica) {
   const auto it = peers_.find(replica);
-  loop_.Cancel(it->second.silence_timer);
   peers_.erase(it);
   if (peers_.empty()) loop_.Cancel(std::exchange(heartbeat_timer_, 0));
 }

@@ -11,6 +11,7 @@
 #include "launcher/rendezvous/coordinator.h"
 #include "launcher/rendezvous/listener.h"
 #include "launcher/rendezvous/membership.h"
+#include "launcher/rendezvous/silence_watch.h"
 #include "launcher/rendezvous/store_server.h"
 
 namespace lockstep::rendezvous {
@@ -42,8 +43,7 @@ class Leader : public Membership {
     std::unique_ptr<Channel> channel;
     std::string instance;
     std::string host;
-    Clock::time_point last_heard;
-    EventLoop::TimerId silence_timer = 0;
+    std::unique_ptr<SilenceWatch> silence;
   };
 
   explicit Leader(Options options);
@@ -53,7 +53,6 @@ class Leader : public Membership {
   Status MayJoin(int replica, const JoinMessage& join);
   void RemoveNewcomer(NewcomerId id);
   void OnPeerFrame(int replica, std::string_view body);
-  void CheckSilence(int replica);
   void LosePeer(int replica, const std::string& why);
   void RemovePeer(int replica);
   void SendHeartbeats();

@@ -34,6 +34,7 @@ void LeaderLink::Reset() {
   for (EventLoop::TimerId* timer : {&timer_, &attempt_timer_, &heartbeat_timer_}) {
     loop_.Cancel(std::exchange(*timer, 0));
   }
+  silence_.reset();
   lookup_.reset();
   if (connecting_) loop_.Unwatch(connecting_.get());
   connecting_.reset();
@@ -135,7 +136,7 @@ void LeaderLink::OnConnected() {
 
 void LeaderLink::OnFrame(std::string_view body) {
   if (state_ < State::kAwaitJoined) return OnHandshakeFrame(body);
-  last_heard_ = Clock::now();
+  if (silence_ != nullptr) silence_->Heard();
   const Result<ControlMessage> message = DecodeControl(body);
   if (!message.ok()) return Retry(message.status());
   if (const auto* joined = std::get_if<JoinedMessage>(&*message); joined != nullptr || !this->joined()) {
@@ -178,19 +179,12 @@ void LeaderLink::OnJoined(const Status& status) {
   pause_ = {};
   state_ = State::kJoined;
   loop_.Cancel(std::exchange(attempt_timer_, 0));
-  last_heard_ = Clock::now();
-  timer_ = loop_.After(options_.silence, [this] { CheckSilence(); });
+  silence_ = std::make_unique<SilenceWatch>(SilenceWatch::Options{
+      .loop = &loop_, .heartbeat = options_.heartbeat, .silence = options_.silence, .on_silent = [this] {
+        Retry(Unavailable("silent for " + InSeconds(options_.silence)));
+      }});
   SendHeartbeats();
   options_.handler.on_joined(handshake_->store_id(), contract::PeerAddress(channel_->fd()).host());
-}
-
-void LeaderLink::CheckSilence() {
-  const Clock::duration silent = Clock::now() - last_heard_;
-  if (silent >= options_.silence) {
-    const auto seconds = std::chrono::duration<double>(options_.silence).count();
-    return Retry(Unavailable("silent for " + std::to_string(seconds).substr(0, 3) + " s"));
-  }
-  timer_ = loop_.After(options_.silence - silent, [this] { CheckSilence(); });
 }
 
 void LeaderLink::SendHeartbeats() {

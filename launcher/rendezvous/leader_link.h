@@ -14,6 +14,7 @@
 #include "common/event_loop.h"
 #include "launcher/rendezvous/channel.h"
 #include "launcher/rendezvous/control_message.h"
+#include "launcher/rendezvous/silence_watch.h"
 
 namespace lockstep::rendezvous {
 
@@ -85,7 +86,6 @@ class LeaderLink {
   void OnFrame(std::string_view body);
   void OnHandshakeFrame(std::string_view body);
   void OnJoined(const Status& status);
-  void CheckSilence();
   void SendHeartbeats();
   // The attempt came to nothing, or the connection broke: from the beginning, after a pause.
   void Retry(const Status& why);
@@ -107,9 +107,9 @@ class LeaderLink {
   UniqueFd connecting_;
   std::unique_ptr<contract::ClientHandshake> handshake_;
   std::unique_ptr<Channel> channel_;
-  Clock::time_point last_heard_;
-  EventLoop::TimerId timer_ = 0;          // of the pause, the lookup or the silence
-  EventLoop::TimerId attempt_timer_ = 0;  // bounds what comes before kJoined
+  std::unique_ptr<SilenceWatch> silence_;  // while kJoined
+  EventLoop::TimerId timer_ = 0;           // of the pause or the lookup
+  EventLoop::TimerId attempt_timer_ = 0;   // bounds what comes before kJoined
   EventLoop::TimerId heartbeat_timer_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/rendezvous/listener.h"
+#include "launcher/rendezvous/silence_watch.h"
 
 namespace lockstep::rendezvous {
 
@@ -32,11 +33,6 @@ std::string Listed(const std::vector<std::string>& names) {
 
 std::string Counted(const std::string& noun, const std::vector<std::string>& names) {
   return noun + (names.size() == 1 ? " " : "s ") + Listed(names);
-}
-
-std::string Seconds(StoreServer::Clock::duration duration) {
-  const auto tenths = std::chrono::round<milliseconds>(duration).count() / 100;
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
 }  // namespace
@@ -335,7 +331,7 @@ void StoreServer::OnPendingTimeout(ConnectionId id, uint32_t request_id) {
   const auto node = connections_.at(id)->pending.extract(request_id);
   const Pending& pending = node.mapped();
   const std::string absent = AbsentRanks();
-  const std::string message = "store: waited " + Seconds(Clock::now() - pending.since) + " for " +
+  const std::string message = "store: waited " + InSeconds(Clock::now() - pending.since) + " for " +
                               Counted("key", table_.MissingOf(pending.waiter)) +
                               (absent.empty() ? "" : "; " + absent);
   table_.Forget(pending.waiter);
