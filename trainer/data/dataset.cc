@@ -61,7 +61,10 @@ size_t DatasetPlan::target_offset() const {
   return RoundUp(Add(sample_offset(), Multiply(samples(), sample_bytes())));
 }
 
-size_t DatasetPlan::block_bytes() const { return Add(target_offset(), Multiply(samples(), sizeof(int32_t))); }
+size_t DatasetPlan::block_bytes() const {
+  const size_t targets = target_offset();  // first: it checks the counts
+  return Add(targets, Multiply(samples(), sizeof(int32_t)));
+}
 
 void WriteBlockHeader(const DatasetPlan& plan, std::span<std::byte> block) {
   BlockHeader header;

@@ -43,6 +43,7 @@ class CheckpointTest : public ::testing::Test {
     std::memcpy(&header, bytes.data(), sizeof header);
     const size_t count =
         std::min<size_t>(header.sections, (bytes.size() - sizeof header) / sizeof(SectionEntry));
+    if (count == 0) return bytes;
     std::vector<SectionEntry> entries(count);
     std::memcpy(entries.data(), bytes.data() + sizeof header, count * sizeof(SectionEntry));
     for (SectionEntry& entry : entries) {
