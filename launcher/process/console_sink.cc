@@ -24,14 +24,20 @@ constexpr char kEraseLine[] = "\r\x1b[K";
 constexpr size_t kHardLimitFactor = 4;  // above the limit at which a pause is asked for
 constexpr auto kRetry = milliseconds(20);
 
-// The first `columns` characters, counting every code point as one column.
-std::string_view CutToColumns(std::string_view text, size_t columns) {
+constexpr char kResetColor[] = "\x1b[0m";
+
+// The first `columns` characters, counting every code point as one column and colours (ESC [ … m) as none.
+std::string CutToColumns(std::string_view text, size_t columns) {
   size_t count = 0;
   for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = std::min(text.find('m', i), text.size() - 1);
+      continue;
+    }
     const bool continues = (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80;
-    if (!continues && ++count > columns) return text.substr(0, i);
+    if (!continues && ++count > columns) return std::string(text.substr(0, i)) + kResetColor;
   }
-  return text;
+  return std::string(text);
 }
 
 }  // namespace
@@ -87,7 +93,7 @@ void ConsoleSink::SetStatus(std::string_view text) {
   EraseStatus();
   status_ = text;
   for (char& c : status_) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\x1b') || c == 0x7f) c = ' ';
   }
   ScheduleFlush();
 }
