@@ -79,7 +79,7 @@ Status Launcher::Start() {
                       [this](int local_rank, std::string_view line) {
                         watch_->OnEventLine(rank_offset_ + local_rank, line);
                       },
-                  .on_exit = [this](const process::ExitReport& report) { OnExit(report); },
+                  .on_exit = [this](process::ExitReport& report) { OnExit(report); },
                   .on_all_stopped = [this](const auto& reports) { OnAllStopped(reports); },
               });
   console_->SetCongestionCallback(
@@ -222,7 +222,9 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   first_failure_.reset();
   started_ = std::chrono::steady_clock::now();
   std::vector<process::Launch> launches;
-  for (const placement::ProcessPlan& process : plan->processes) launches.push_back(LaunchOf(process));
+  for (const placement::ProcessPlan& process : plan->processes) {
+    launches.push_back(LaunchOf(process, options_.job.trainer.has_value()));
+  }
   if (const Status opened = output_->Begin(static_cast<int>(start.generation), launches); !opened.ok()) {
     SayAlways("output is not kept: " + opened.message());
   }
@@ -251,8 +253,7 @@ void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
   for (const int rank : verdict.lagging) supervisor_->Signal(local_rank_of(rank), SIGKILL);
 }
 
-void Launcher::OnExit(process::ExitReport report) {
-  report.own_trainer = options_.job.trainer.has_value();
+void Launcher::OnExit(process::ExitReport& report) {
   output_->Complete(report);
   state_->RankExited(report.rank, report.exit_code, std::chrono::steady_clock::now());
   if (stop_reported_) return;
@@ -289,14 +290,8 @@ void Launcher::StopGeneration(const rendezvous::GenerationStop& stop) {
                                                                     : policy.restart_grace_period);
 }
 
-void Launcher::OnAllStopped(const std::vector<process::ExitReport>& raw) {
+void Launcher::OnAllStopped(const std::vector<process::ExitReport>& reports) {
   watch_->End();
-  // With their last lines, which only the log knows.
-  std::vector<process::ExitReport> reports = raw;
-  for (process::ExitReport& report : reports) {
-    report.own_trainer = options_.job.trainer.has_value();
-    output_->Complete(report);
-  }
   if (failed_) console_->Write(process::OutputStream::kStderr, process::FailureReport(reports));
 
   exit_code_ = StoppedExitCode(reports);

@@ -45,7 +45,7 @@ class Launcher {
 
   void StartGeneration(const rendezvous::GenerationStart& start);
   void StopGeneration(const rendezvous::GenerationStop& stop);
-  void OnExit(process::ExitReport report);
+  void OnExit(process::ExitReport& report);
   void OnAllStopped(const std::vector<process::ExitReport>& reports);
   void OnHang(const telemetry::HangVerdict& verdict);
   void OnFailureReported(const rendezvous::FailureReport& first);

@@ -43,10 +43,11 @@ telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_
           .reports_steps = job.trainer.has_value()};
 }
 
-process::Launch LaunchOf(const placement::ProcessPlan& plan) {
+process::Launch LaunchOf(const placement::ProcessPlan& plan, bool own_trainer) {
   return {.rank = plan.rank,
           .local_rank = plan.local_rank,
           .role = plan.role,
+          .own_trainer = own_trainer,
           .command = plan.command,
           .environment = plan.environment,
           .working_directory = plan.working_directory,

@@ -21,7 +21,7 @@ process::RestartRules RestartRulesOf(const spec::RunPolicy& policy);
 telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_size);
 telemetry::JobLabels LabelsOf(const spec::TrainingJob& job);
 
-process::Launch LaunchOf(const placement::ProcessPlan& plan);
+process::Launch LaunchOf(const placement::ProcessPlan& plan, bool own_trainer);
 
 // A rank's end as it is told to replica 0, and there again as the restart policy wants it. `hang` is why the
 // launcher itself killed it, or empty.

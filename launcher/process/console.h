@@ -42,7 +42,8 @@ class Console {
   void Write(OutputStream stream, std::string_view lines);
 
   // The line that stays at the bottom of the terminal: standard error's, else standard output's. Cut to the
-  // terminal's width, in which colours (ESC [ … m) don't count; empty takes it away. Does nothing where neither is a terminal.
+  // terminal's width, in which colours (ESC [ … m) don't count; empty takes it away. Does nothing where
+  // neither is a terminal.
   void SetStatusLine(std::string_view text);
   bool has_status_line() const;
 
