@@ -59,8 +59,9 @@ class ConsecutiveRows {
 template <typename Rows, typename Out>
 void GatherRows(const std::byte* samples, size_t sample_bytes, size_t features, float scale, const Rows& rows,
                 RowConverter<Out> convert, Out* out) {
-  // Shuffled rows of a large block miss every cache and are out of the prefetchers' sight. Four rows ahead
-  // was the best of 1 … 16 for 784-byte rows; of long rows the hardware follows after the first few KiB.
+  // Shuffled rows of a large block miss every cache and are out of the hardware's sight. Measured on rows of
+  // 784 bytes (Zen 4): 67 µs a batch of 256 without, 39 into the first cache, 28 into the second; 2 … 16 rows
+  // ahead do not differ. In long rows the hardware follows after the first few KiB.
   constexpr size_t kRowsAhead = 4, kMostBytesAhead = 4096, kLine = 64;
   constexpr int kSecondCache = 2;
   const size_t bytes_ahead = std::min(sample_bytes, kMostBytesAhead);
