@@ -38,10 +38,15 @@ trainer::ModelConfig Perceptron() {
 // A whole training step of one process: forward, loss, backward, update.
 class WholeStep {
  public:
-  // `as_ready`: each layer is updated as soon as its gradients are there, while they are in the cache.
-  WholeStep(int64_t batch, DataType type, bool as_ready)
+  enum class Update {
+    kLate,     // all parameters, after the backward pass
+    kByLayer,  // each layer as soon as its gradients are there, while they are in the cache
+    kShard,    // as one of the ranks that share a global batch of 256 does: its part, after the backward pass
+  };
+
+  WholeStep(int64_t batch, DataType type, Update update)
       : batch_(batch),
-        as_ready_(as_ready),
+        update_(update),
         backend_(trainer::MakeBackend({.threads = 1})),
         model_(Perceptron(),
                {.features = kWidths[0],
@@ -69,18 +74,20 @@ class WholeStep {
     const size_t sample_bytes = SizeOf(model_.input_type()) * static_cast<size_t>(kWidths[0]);
     const char* inputs = inputs_.as<char>() + slot * static_cast<size_t>(batch_) * sample_bytes;
     const int32_t* labels = labels_.data() + slot * static_cast<size_t>(batch_);
-    if (as_ready_) {
-      loss_ = model_.TrainStep(inputs, labels, batch_, 1.0f / static_cast<float>(batch_), update).loss_sum;
+    if (update_ == Update::kByLayer) {
+      model_.TrainStep(inputs, labels, batch_, 1.0f / static_cast<float>(batch_), update);
     } else {
-      loss_ = model_.TrainStep(inputs, labels, batch_, 1.0f / static_cast<float>(batch_), {}).loss_sum;
-      update(0, model_.layout().total);
+      model_.TrainStep(inputs, labels, batch_, 1.0f / static_cast<float>(batch_), {});
+      const int64_t total = model_.layout().total;
+      const int64_t ranks = update_ == Update::kShard ? std::max<int64_t>(1, kGlobalBatch / batch_) : 1;
+      optimizer_->Update(step_, buffers_, 0, total / ranks, {});
+      model_.ParametersChanged(0, total);
     }
   }
 
-  double loss() const { return loss_ / static_cast<double>(batch_); }
-
  private:
   static constexpr int64_t kBatches = 16;
+  static constexpr int64_t kGlobalBatch = 256;
 
   // Digits are mostly zeros, and so are these: a fifth of the inputs is uniform in [0, 1).
   void FillData() {
@@ -102,7 +109,7 @@ class WholeStep {
   }
 
   int64_t batch_;
-  bool as_ready_;
+  Update update_;
   std::unique_ptr<trainer::Backend> backend_;
   trainer::Model model_;
   std::unique_ptr<trainer::Optimizer> optimizer_;
@@ -111,7 +118,6 @@ class WholeStep {
   trainer::Buffer inputs_;
   std::vector<int32_t> labels_;
   int64_t step_ = 0;
-  double loss_ = 0;
 };
 
 // The fastest of a few calls in a row: the first finds the caches as another program left them.
@@ -128,30 +134,36 @@ double Fastest(Call&& call) {
 
 struct Timing {
   double bare = 1e9;
-  double late = 1e9;   // the update after the whole backward pass
-  double early = 1e9;  // layer by layer
+  double late = 1e9;
+  double by_layer = 1e9;
+  double shard = 1e9;
 };
 
 Timing Measure(int64_t batch, DataType type, bool verbose) {
   BareProducts bare(kWidths, batch, type);
-  WholeStep late(batch, type, false);
-  WholeStep early(batch, type, true);
+  WholeStep late(batch, type, WholeStep::Update::kLate);
+  WholeStep by_layer(batch, type, WholeStep::Update::kByLayer);
+  WholeStep shard(batch, type, WholeStep::Update::kShard);
   const int64_t rounds = 40 * std::max<int64_t>(1, 512 / batch);
   Timing best;
   for (int64_t round = 0; round < rounds; ++round) {
     best.bare = std::min(best.bare, Fastest([&] { bare.Step(); }));
     best.late = std::min(best.late, Fastest([&] { late.Step(); }));
-    best.early = std::min(best.early, Fastest([&] { early.Step(); }));
+    best.by_layer = std::min(best.by_layer, Fastest([&] { by_layer.Step(); }));
+    best.shard = std::min(best.shard, Fastest([&] { shard.Step(); }));
   }
   const double samples = static_cast<double>(batch);
   const std::string name(trainer::DataTypeName(type));
-  std::printf("%-9s %5ld %9.1f %10.0f %10.0f %6.1f %% %10.0f %6.1f %%\n", name.c_str(), batch,
-              bare.flops() / best.bare / 1e9, samples / best.bare, samples / best.late,
-              100 * best.bare / best.late, samples / best.early, 100 * best.bare / best.early);
+  std::printf("%-9s %5ld %9.1f %10.0f", name.c_str(), batch, bare.flops() / best.bare / 1e9,
+              samples / best.bare);
+  for (const double seconds : {best.late, best.by_layer, best.shard}) {
+    std::printf(" %10.0f %5.1f %%", samples / seconds, 100 * best.bare / seconds);
+  }
+  std::printf("\n");
   if (verbose) {
     for (const auto& line : bare.report()) std::printf("    %s\n", line.c_str());
-    std::printf("    step: bare %.1f us, whole %.1f us, whole by layers %.1f us; loss %.3f\n",
-                best.bare * 1e6, best.late * 1e6, best.early * 1e6, late.loss());
+    std::printf("    step: bare %.1f us, whole %.1f us, by layers %.1f us, a shard %.1f us\n",
+                best.bare * 1e6, best.late * 1e6, best.by_layer * 1e6, best.shard * 1e6);
   }
   std::fflush(stdout);
   return best;
@@ -174,18 +186,18 @@ int Main(int argc, char** argv) {
 
   const auto backend = trainer::MakeBackend({.threads = 1});
   std::printf("784-256-256-10, Adam, one core: %s\n", backend->description().c_str());
-  std::printf("%-9s %5s %9s %10s %10s %8s %10s %8s\n", "", "", "products", "limit", "step", "of the",
-              "by layers", "of the");
-  std::printf("%-9s %5s %9s %10s %10s %8s %10s %8s\n", "precision", "batch", "GFLOP/s", "images/s",
-              "images/s", "limit", "images/s", "limit");
+  std::printf("%-9s %5s %9s %10s %18s %18s %18s\n", "", "", "products", "limit", "update: whole",
+              "layer by layer", "a rank's shard");
+  std::printf("%-9s %5s %9s %10s %18s %18s %18s\n", "precision", "batch", "GFLOP/s", "images/s",
+              "images/s, of limit", "images/s, of limit", "images/s, of limit");
   const trainer::Support bf16 = backend->Supports(trainer::Op::kDense, DataType::kBFloat16);
   if (!bf16.native) std::printf("BFloat16: %s\n", bf16.reason.c_str());
   for (const int64_t batch : batches) {
     const Timing f32 = Measure(batch, DataType::kFloat32, verbose);
     if (!bf16.supported) continue;
     const Timing half = Measure(batch, DataType::kBFloat16, verbose);
-    std::printf("BFloat16 / Float32: %.2f x (by layers %.2f x)\n", f32.late / half.late,
-                f32.early / half.early);
+    std::printf("BFloat16 / Float32: %.2f x, layer by layer %.2f x, a shard %.2f x\n", f32.late / half.late,
+                f32.by_layer / half.by_layer, f32.shard / half.shard);
   }
   return 0;
 }
