@@ -43,7 +43,7 @@ Checkpointing::Checkpointing(Options options, contract::Store* store, Model& mod
       strategy_(strategy),
       events_(events),
       directory_({.path = options_.config.directory,
-                  .run = options_.job,
+                  .run = options_.run,
                   .generation = options_.generation,
                   .keep = options_.config.keep}) {}
 

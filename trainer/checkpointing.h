@@ -42,7 +42,7 @@ class Checkpointing {
     CheckpointConfig config;
     checkpoint::Signature signature;
     strategy::World world;
-    std::string job;
+    std::string run;  // see checkpoint::Directory
     int64_t generation = 0;
     std::chrono::milliseconds timeout{60'000};
   };

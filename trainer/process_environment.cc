@@ -48,7 +48,7 @@ ProcessEnvironment ReadProcessEnvironment() {
   };
   environment.generation = Number(contract::kGeneration, 0);
   environment.threads = static_cast<int>(Number(contract::kOmpThreads, 1));
-  environment.job = Text(contract::kJob);
+  environment.run = Text(contract::kRun);
   environment.store_address = Text(contract::kStoreAddress);
   environment.checkpoint_directory = Text(contract::kCheckpointDirectory);
   environment.interface = Text(contract::kInterface);

@@ -12,7 +12,7 @@ struct ProcessEnvironment {
   strategy::World world;
   int64_t generation = 0;
   int threads = 1;
-  std::string job;
+  std::string run;  // random; the same in all generations
   std::string config_file;
   std::string store_address;         // empty: none, and then the world has one rank
   std::string checkpoint_directory;  // empty: as the manifest says

@@ -128,7 +128,7 @@ int Run(EventWriter& events) {
         Checkpointing::Options{.config = *config.checkpoint,
                                .signature = MakeSignature(config, precision, model, dataset.view()),
                                .world = environment.world,
-                               .job = environment.job,
+                               .run = environment.run,
                                .generation = environment.generation,
                                .timeout = kMeetingTimeout},
         store.get(), model, *strategy, events);

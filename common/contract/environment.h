@@ -17,9 +17,10 @@ inline constexpr char kCudaDeviceOrder[] = "CUDA_DEVICE_ORDER";
 inline constexpr char kCudaVisibleDevices[] = "CUDA_VISIBLE_DEVICES";
 
 // Lockstep's own.
-inline constexpr char kJob[] = "LOCKSTEP_JOB";                     // metadata.name
-inline constexpr char kAttempt[] = "LOCKSTEP_ATTEMPT";             // 0, 1 …: a cluster's new Job
-inline constexpr char kGeneration[] = "LOCKSTEP_GENERATION";       // 0, 1 …: a restart in place
+inline constexpr char kJob[] = "LOCKSTEP_JOB";                // metadata.name
+inline constexpr char kAttempt[] = "LOCKSTEP_ATTEMPT";        // 0, 1 …: a cluster's new Job
+inline constexpr char kGeneration[] = "LOCKSTEP_GENERATION";  // 0, 1 …: a restart in place
+inline constexpr char kRun[] = "LOCKSTEP_RUN";  // one run of the job: the same in all its generations, random
 inline constexpr char kRole[] = "LOCKSTEP_ROLE";                   // "worker" …
 inline constexpr char kStoreAddress[] = "LOCKSTEP_STORE_ADDRESS";  // HOST:PORT, [V6]:PORT
 inline constexpr char kTokenFile[] = "LOCKSTEP_TOKEN_FILE";        // path, mode 0600

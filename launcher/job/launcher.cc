@@ -197,6 +197,7 @@ int Launcher::Run() {
 void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   placement::GenerationFacts facts;
   facts.generation = start.generation;
+  facts.run = start.store_id;
   facts.self = static_cast<size_t>(options_.replica);
   for (const rendezvous::Member& member : start.replicas) {
     facts.replicas.push_back(

@@ -83,6 +83,7 @@ struct ReplicaFacts {
 struct GenerationFacts {
   int64_t attempt = 0;
   int64_t generation = 0;
+  std::string run;  // names this run of the job in all its generations
   std::vector<ReplicaFacts> replicas =
       {};           // in order of rank: the first one's ranks come before the second's
   size_t self = 0;  // which of them this launcher is

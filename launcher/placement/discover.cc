@@ -34,13 +34,15 @@ Gpu ReadGpu(const NvmlLibrary& nvml, int index, const fs::path& root) {
     gpu.error = handle.status().message();
     return gpu;
   }
-  // A GPU that fell off the bus can still hand out a handle and its name, but not its memory.
   if (auto uuid = nvml.Uuid(*handle); uuid.ok()) gpu.uuid = std::move(*uuid);
   if (auto name = nvml.Name(*handle); name.ok()) gpu.name = std::move(*name);
+  // A GPU that fell off the bus can still hand out a handle and its name, but not its memory. Not being told
+  // is no fault: a GPU that shares the host's memory has none of its own, and a container that was given a
+  // MIG slice has no permission on the whole.
   const auto memory = nvml.MemoryInfo(*handle);
   if (memory.ok()) {
     gpu.memory_bytes = memory->total;
-  } else {
+  } else if (memory.status().code() == StatusCode::kFailedPrecondition) {
     gpu.error = memory.status().message();
   }
   if (auto bus_id = nvml.PciBusId(*handle); bus_id.ok()) {

@@ -77,6 +77,7 @@ void AddOwn(const ProcessContext& context, EnvironmentBuilder& environment) {
   environment.Set(contract::kJob, context.job.name);
   environment.Set(contract::kAttempt, std::to_string(facts.attempt));
   environment.Set(contract::kGeneration, std::to_string(facts.generation));
+  SetUnlessEmpty(environment, contract::kRun, facts.run);
   environment.Set(contract::kRole, context.assignment.role);
   SetUnlessEmpty(environment, contract::kStoreAddress, facts.store_address);
   SetUnlessEmpty(environment, contract::kTokenFile, facts.token_file);

@@ -12,6 +12,8 @@ namespace {
 // NVML's ABI as its reference documents it. These layouts are frozen: NVML adds a versioned function (`_v3`)
 // whenever one changes.
 constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlNotSupported = 3;
+constexpr int kNvmlNoPermission = 4;
 constexpr unsigned kMigEnabled = 1;
 constexpr unsigned kTextBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, the largest of those asked for here
 
@@ -100,8 +102,11 @@ Result<NvmlLibrary> NvmlLibrary::Open(const std::string& file) {
 Status NvmlLibrary::ToStatus(int code, const char* operation) const {
   if (code == kNvmlSuccess) return Status();
   const char* text = functions_->error_string(code);
-  return FailedPrecondition(std::string(operation) + ": " +
-                            (text != nullptr ? text : "error " + std::to_string(code)));
+  std::string message = std::string(operation) + ": ";
+  message += text != nullptr ? text : "error " + std::to_string(code);
+  if (code == kNvmlNotSupported) return Unimplemented(std::move(message));
+  if (code == kNvmlNoPermission) return PermissionDenied(std::move(message));
+  return FailedPrecondition(std::move(message));
 }
 
 Result<std::string> NvmlLibrary::DriverVersion() const {

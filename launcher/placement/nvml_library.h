@@ -30,7 +30,8 @@ class NvmlLibrary {
   NvmlLibrary& operator=(NvmlLibrary&&) noexcept;
   ~NvmlLibrary();
 
-  // Errors of the calls below are kFailedPrecondition (a lost GPU, no permission) in NVML's words.
+  // Errors of the calls below, in NVML's words: kUnimplemented (not with this GPU), kPermissionDenied, or
+  // kFailedPrecondition (a lost GPU).
   Result<std::string> DriverVersion() const;
   Result<int> DeviceCount() const;
   Result<Device> DeviceByIndex(int index) const;

@@ -117,6 +117,29 @@ TEST(RecoveryOnRequestTest, AStoppedJobGoesOnWhereItWas) {
   ExpectAsUndisturbed(folder);
 }
 
+TEST(RecoveryOnRequestTest, ARunAfterOneWithRestartsTakesItsFolderOver) {
+  const TemporaryFolder folder;
+  nlohmann::json spec = Job(folder);
+  spec["trainer"]["epochs"] = 100000;
+  {
+    JobRun run(spec);
+    ASSERT_TRUE(WaitForStep(run, 20)) << run.launcher().err();
+    const auto pids = run.Pids(0);
+    ASSERT_EQ(pids.size(), 4u);
+    ::kill(pids[1], SIGKILL);
+    ASSERT_EQ(run.Pids(1).size(), 4u) << run.launcher().err();
+    ASSERT_TRUE(WaitUntil([&] { return run.Status()["ready"] == true; })) << run.launcher().err();
+    run.launcher().Signal(SIGTERM);
+    EXPECT_EQ(run.Wait(), 75) << run.launcher().err();
+  }
+  const int64_t reached = NewestSnapshot(folder.File("checkpoints")).value().step;
+  JobRun again(spec);
+  ASSERT_TRUE(WaitForStep(again, static_cast<int>(reached) + 20)) << again.launcher().err();
+  again.launcher().Signal(SIGTERM);
+  EXPECT_EQ(again.Wait(), 75) << again.launcher().err();
+  EXPECT_GT(NewestSnapshot(folder.File("checkpoints")).value().step, reached);
+}
+
 TEST(RecoveryOnRequestTest, AHungRankIsFoundNamedAndReplaced) {
   const TemporaryFolder folder;
   nlohmann::json spec = Job(folder);

@@ -1,5 +1,7 @@
 #include "trainer/strategy/mirrored.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
 namespace lockstep::trainer::strategy {
@@ -8,8 +10,20 @@ namespace {
 // 64 KiB: small enough to share the work of a small model evenly, large enough for the claim to cost nothing.
 constexpr size_t kChunk = 16 * 1024;
 
-// It takes about as long to wake a rank as to do this many chunks.
-constexpr size_t kWorthWaking = 16;
+// Chunks that are worth waking a rank for.
+constexpr size_t kWorthWaking = 4;
+
+// For how long chunks that belong to another core are left to it.
+constexpr auto kPatience = std::chrono::microseconds(30);
+
+// All cores read the parameters, and to take them back from the others' caches line by line, as the update's stores
+// would, is slow. Here they are asked for all at once, and come while the gradients are summed.
+__attribute__((target("prfchw"))) void AskForWriting(const float* begin, size_t count) {
+  for (size_t i = 0; i < count; i += 16) __builtin_prefetch(begin + i, 1);
+}
+
+constexpr int kCoreBits = 16;
+uint64_t ThisCore() { return static_cast<uint64_t>(std::max(0, ::sched_getcpu()) + 1); }
 
 }  // namespace
 
@@ -20,8 +34,7 @@ void Mirrored::Prepare() {
 }
 
 StepResult Mirrored::TrainStep(const Batch& batch) {
-  next_own_ = static_cast<size_t>(local_rank());
-  next_any_ = 0;
+  next_near_ = next_far_ = 0;
   summing_ = updating_ = {};
   const double penalty = Penalty();
   const LossResult result =
@@ -30,7 +43,7 @@ StepResult Mirrored::TrainStep(const Batch& batch) {
                           // The last range is announced below, together with the loss.
                           if (static_cast<size_t>(end) == total()) return;
                           Announce(static_cast<size_t>(end));
-                          while (WorkOnSome()) {
+                          while (WorkOnNear()) {
                           }
                         });
   const auto start = Clock::now();
@@ -41,17 +54,25 @@ StepResult Mirrored::TrainStep(const Batch& batch) {
 
   const uint64_t all_done = (turn_ + 1) * chunks_;
   const auto done = [&] { return shared_->chunks_done.load() == all_done; };
-  group_->Wait(
-      StepName() + "all-reduce",
-      [&] { return WorkOnSome() ? Look::kProgress
-                   : done()     ? Look::kDone
-                                : Look::kIdle; },
-      [&](int r) {
-        // Whoever has not come; and when all have, whoever has claimed a chunk.
-        return !done() &&
-               (Announced(turn_) == total() || members_[r].announced.load() < Position(turn_, total()));
-      },
-      deadline());
+  auto idle_since = Clock::time_point::max();
+  const auto look = [&] {
+    if (WorkOnNear()) {
+      idle_since = Clock::time_point::max();
+      return Look::kProgress;
+    }
+    if (done()) return Look::kDone;
+    if (Announced(turn_) < total()) return Look::kIdle;
+    const auto now = Clock::now();
+    idle_since = std::min(idle_since, now);
+    const bool alone = group_->awake() <= 1;  // this rank may be about to sleep
+    return (alone || now - idle_since > kPatience) && WorkOnFar() ? Look::kProgress : Look::kIdle;
+  };
+  const auto missing = [&](int r) {
+    // Whoever has not come; and when all have, whoever has claimed a chunk.
+    return !done() &&
+           (Announced(turn_) == total() || members_[r].announced.load() < Position(turn_, total()));
+  };
+  group_->Wait(StepName() + "all-reduce", look, missing, deadline());
 
   model_->ParametersChanged(0, model_->layout().total);
   Report totals;
@@ -65,31 +86,38 @@ StepResult Mirrored::TrainStep(const Batch& batch) {
 
 void Mirrored::Announce(size_t end) {
   members_[local_rank()].announced.store(Position(turn_, end));
-  // Sleepers are woken when all is done. Before, only for much work that there are cores for.
+  // Sleepers are woken when all is done. Before, only for work that there are cores for.
   const size_t ready = Announced(turn_) / kChunk;
-  if (ready >= next_any_ + kWorthWaking && group_->awake() < group_->room()) group_->Wake();
+  const int room = group_->room() - group_->awake();
+  if (ready >= next_near_ + kWorthWaking && room > 0) group_->Wake(room);
 }
 
-bool Mirrored::WorkOnSome() {
+bool Mirrored::WorkOnNear() {
   const size_t announced = Announced(turn_);
-  const auto ready = [&](size_t chunk) { return chunk < chunks_ && ChunkEnd(chunk) <= announced; };
-  while (ready(next_own_)) {
-    const size_t chunk = next_own_;
-    next_own_ += static_cast<size_t>(local_size());
-    if (TryChunk(chunk)) return true;
-  }
-  while (ready(next_any_)) {
-    if (TryChunk(next_any_++)) return true;
+  const uint64_t core = ThisCore();
+  for (; next_near_ < chunks_ && ChunkEnd(next_near_) <= announced; ++next_near_) {
+    const uint64_t claim = claims_[next_near_].load();
+    const uint64_t last = claim & ((1 << kCoreBits) - 1);
+    if ((last == core || last == 0) && TryChunk(next_near_, claim)) return ++next_near_, true;
   }
   return false;
 }
 
-bool Mirrored::TryChunk(size_t chunk) {
-  uint64_t unclaimed = turn_;
-  if (claims_[chunk].load() != turn_ || !claims_[chunk].compare_exchange_strong(unclaimed, turn_ + 1))
-    return false;
+// When all have announced everything.
+bool Mirrored::WorkOnFar() {
+  while (next_far_ < chunks_) {
+    const size_t chunk = next_far_++;
+    if (TryChunk(chunk, claims_[chunk].load())) return true;
+  }
+  return false;
+}
+
+bool Mirrored::TryChunk(size_t chunk, uint64_t claim) {
+  if (claim >> kCoreBits != turn_) return false;
+  if (!claims_[chunk].compare_exchange_strong(claim, (turn_ + 1) << kCoreBits | ThisCore())) return false;
   const size_t begin = chunk * kChunk, end = ChunkEnd(chunk);
   const auto start = Clock::now();
+  AskForWriting(parameters_ + begin, end - begin);
   SumGradients(begin, end);
   const auto summed = Clock::now();
   Update(begin, end);

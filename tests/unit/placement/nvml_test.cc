@@ -46,6 +46,9 @@ TEST(NvmlTest, ReadsMigSlicesAcrossGapsInTheirIndices) {
   EXPECT_EQ(inventory.gpus[0].slices[1].name, "NVIDIA A100-SXM4-40GB MIG 2g.10gb");
   EXPECT_EQ(inventory.gpus[0].slices[2].memory_bytes, 5100273664);
   EXPECT_THAT(inventory.gpus[0].slices[2].uuid, HasSubstr("MIG-6a6b"));
+  // A container may not ask for the memory of the whole; its slices are usable all the same.
+  EXPECT_EQ(inventory.gpus[0].error, "");
+  EXPECT_EQ(inventory.gpus[0].memory_bytes, 0);
   EXPECT_FALSE(inventory.gpus[1].mig);
   EXPECT_THAT(inventory.gpus[1].slices, IsEmpty());
 }
@@ -56,6 +59,14 @@ TEST(NvmlTest, KeepsAPciDomainAndLivesWithoutMig) {
   EXPECT_EQ(inventory.gpus[0].pci_bus_id, "0001:00:1e.0");
   EXPECT_EQ(inventory.gpus[0].numa_node, -1);
   EXPECT_FALSE(inventory.gpus[0].mig);
+}
+
+TEST(NvmlTest, UsesAGpuWithoutMemoryOfItsOwn) {
+  const Inventory inventory = With(Fake("unified_gb10"));
+  ASSERT_EQ(inventory.gpus.size(), 1u);
+  EXPECT_EQ(inventory.gpus[0].error, "");
+  EXPECT_EQ(inventory.gpus[0].memory_bytes, 0);
+  EXPECT_THAT(inventory.notes, IsEmpty());
 }
 
 TEST(NvmlTest, KeepsALostGpusPlaceAndSaysSo) {

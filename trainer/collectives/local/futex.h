@@ -13,7 +13,7 @@
 // The kernel's wait queue on a word of memory that several processes map.
 namespace lockstep::trainer::collectives {
 
-// Sleeps until a FutexWakeAll, or `timeout`, or at once if the word is not `expected`; may also return for no
+// Sleeps until a FutexWake, or `timeout`, or at once if the word is not `expected`; may also return for no
 // reason.
 inline void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::nanoseconds timeout) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
@@ -21,7 +21,7 @@ inline void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, std::chron
   ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0);
 }
 
-inline void FutexWakeAll(std::atomic<uint32_t>& word) {
+inline void FutexWake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 

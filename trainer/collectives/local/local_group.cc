@@ -40,13 +40,17 @@ enum class LocalGroup::Failure : int { kNone, kDied, kLeft, kLate, kAborted };
 
 // What is in the shared memory. Zero bytes are the right start for all of it.
 struct alignas(64) LocalGroup::Control {
-  std::atomic<uint32_t> wake_word;  // the futex
   std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> failure;  // Failure | culprit << 8
 };
 struct alignas(64) LocalGroup::Member {
-  std::atomic<uint64_t> barrier;                // barriers come to
-  std::array<std::atomic<uint32_t>, 2> asleep;  // by Waiter
+  // A bed to sleep in: 1 while somebody does and has not been woken; and the futex.
+  struct Bed {
+    std::atomic<uint32_t> asleep;
+    std::atomic<uint32_t> woken;
+  };
+  std::atomic<uint64_t> barrier;  // barriers come to
+  std::array<Bed, 2> beds;        // by Waiter
   std::atomic<uint32_t> left;
   std::atomic<int32_t> pid;
   std::array<std::atomic<uint64_t>, kCpuMaskWords> cores;
@@ -159,7 +163,7 @@ int LocalGroup::awake() const {
 
 bool LocalGroup::MaySpin() const {
   int awake = 0;
-  for (const int r : rivals_) awake += members_[r].asleep[0].load(std::memory_order_relaxed) == 0;
+  for (const int r : rivals_) awake += members_[r].beds[0].asleep.load(std::memory_order_relaxed) == 0;
   return awake <= room_;
 }
 
@@ -170,7 +174,7 @@ void LocalGroup::Wait(std::string_view operation, const std::function<Look()>& l
   const auto start = Clock::now();
   auto spin_until = start + kSpin;
   auto look_at_peers = start + kLookAtPeers;
-  std::atomic<uint32_t>& asleep = members_[rank()].asleep[static_cast<size_t>(waiter)];
+  Member::Bed& bed = members_[rank()].beds[static_cast<size_t>(waiter)];
   while (true) {
     while (waiter == Waiter::kMain && Clock::now() < spin_until && MaySpin()) {
       for (int i = 0; i < 16; ++i) {
@@ -180,17 +184,17 @@ void LocalGroup::Wait(std::string_view operation, const std::function<Look()>& l
         _mm_pause();
       }
     }
-    asleep.store(1);
     control_->sleepers.fetch_add(1);
-    const uint32_t word = control_->wake_word.load();
+    bed.asleep.store(1);
+    const uint32_t woken = bed.woken.load();
     Look found = look();
     if (found == Look::kIdle && control_->failure.load() == 0) {
       const nanoseconds left = std::max(nanoseconds(0), nanoseconds(deadline - Clock::now()));
-      FutexWait(control_->wake_word, word, std::min<nanoseconds>(left, kLookAtPeers));
+      FutexWait(bed.woken, woken, std::min<nanoseconds>(left, kLookAtPeers));
     }
     // Whoever wakes a sleeper has counted it out already: it is awake from then on, though it may not run
     // yet.
-    if (asleep.exchange(0) == 1) control_->sleepers.fetch_sub(1);
+    if (bed.asleep.exchange(0) == 1) control_->sleepers.fetch_sub(1);
     if (found == Look::kIdle) found = look();
     if (found == Look::kDone) return;
     const auto now = Clock::now();
@@ -205,15 +209,17 @@ void LocalGroup::Wait(std::string_view operation, const std::function<Look()>& l
   }
 }
 
-void LocalGroup::Wake() noexcept {
+void LocalGroup::Wake(int most) noexcept {
   if (control_->sleepers.load() == 0) return;
-  for (int r = 0; r < size(); ++r) {
-    for (auto& asleep : members_[r].asleep) {
-      if (asleep.load() == 1 && asleep.exchange(0) == 1) control_->sleepers.fetch_sub(1);
+  for (int r = 0; r < size() && most > 0; ++r) {
+    for (Member::Bed& bed : members_[r].beds) {
+      if (bed.asleep.load() == 0 || bed.asleep.exchange(0) == 0) continue;
+      control_->sleepers.fetch_sub(1);
+      bed.woken.fetch_add(1);
+      FutexWake(bed.woken);
+      --most;
     }
   }
-  control_->wake_word.fetch_add(1);
-  FutexWakeAll(control_->wake_word);
 }
 
 void LocalGroup::Barrier(std::string_view operation, Deadline deadline) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <climits>
 #include <functional>
 #include <memory>
 #include <string>
@@ -60,9 +61,9 @@ class LocalGroup {
   // what for ("all-reduce of step 3").
   void Wait(std::string_view operation, const std::function<Look()>& look,
             const std::function<bool(int)>& missing, Deadline deadline, Waiter waiter = Waiter::kMain);
-  // Wakes whoever sleeps, at next to no cost when nobody does. To be called after publishing, with
-  // memory_order_seq_cst, what ends a wait.
-  void Wake() noexcept;
+  // Wakes whoever sleeps, or `most` of them, at next to no cost when nobody does. To be called after
+  // publishing, with memory_order_seq_cst, what ends a wait or gives a waiting rank something to do.
+  void Wake(int most = INT_MAX) noexcept;
   // How many ranks do not sleep.
   int awake() const;
   // How many ranks can compute at once on the cores this rank may use, at least 1.
