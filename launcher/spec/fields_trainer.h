@@ -7,26 +7,22 @@ namespace lockstep::spec {
 
 template <class V>
 void Describe(V& field, Data& data) {
-  field("format", data.format,
-        {.doc = "Where the samples come from: `Digits` are 28 × 28 images of digits that the trainer draws "
-                "itself, the "
-                "same ones for the same seed; `IDX` is MNIST's format, plain or .gz; `CIFAR10` its binary "
-                "version; "
-                "`CSV` numbers in columns, the label last."});
+  field(
+      "format", data.format,
+      {.doc =
+           "Where the samples come from: `Digits` are 28 × 28 images of digits that the trainer draws "
+           "itself, "
+           "always the same ones; `IDX` is MNIST's format, plain or .gz; `CIFAR10` its binary version; `CSV` "
+           "numbers in columns, the label last. A first line of a CSV file without any number is a header."});
   const auto digits = If("format", data.format, {DataFormat::kDigits});
-  const auto csv = If("format", data.format, {DataFormat::kCsv});
   field("path", data.path,
-        {.doc =
-             "A folder (IDX, CIFAR10: the files under their usual names) or a file (CSV). A relative path is "
-             "relative to the folder that `lockstep` is started in. Required but for Digits.",
+        {.doc = "A folder with the files under their usual names (IDX, CIFAR10), a file (CSV), or a folder "
+                "with train.csv "
+                "and, if there is a test, test.csv. A relative path is relative to the folder that "
+                "`lockstep` is started "
+                "in. Required but for Digits.",
          .max_size = kMaxPath},
         If("format", data.format, {DataFormat::kIdx, DataFormat::kCifar10, DataFormat::kCsv}));
-  field("testPath", data.test_path,
-        {.doc = "A CSV file of test samples.", .or_else = "no test", .max_size = kMaxPath}, csv);
-  field("header", data.header,
-        {.doc = "Whether the first line of a CSV file names its columns.",
-         .or_else = "it does if one of its fields is not a number"},
-        csv);
   field("samples", data.samples,
         {.doc = "How many training samples to draw, the validation samples among them.",
          .or_else = "50000",

@@ -98,9 +98,7 @@ struct LayerPlacement {
 
 struct Data {
   DataFormat format = DataFormat::kDigits;
-  std::string path;                // a folder (IDX, CIFAR10) or a file (CSV); empty for Digits
-  std::string test_path;           // CSV: a file of test samples; empty: none
-  std::optional<bool> header;      // CSV: whether the first line names the columns; empty: look and see
+  std::string path;                // a folder, or of CSV a file; empty for Digits
   int64_t validation_samples = 0;  // taken off the end of the training samples
   int64_t samples = 0;             // Digits: training samples to draw, 50,000 by default; otherwise 0
   int64_t test_samples = 0;        // Digits: test samples to draw, 10,000 by default; otherwise 0

@@ -30,6 +30,8 @@ TEST(CheckBatchTest, NamesTheNearestSizesThatWouldDo) {
 
 TEST(CheckBatchTest, IsQuickForHugeSizes) {
   EXPECT_FALSE(CheckBatchDivides(INT64_MAX, 2).ok());
+  EXPECT_FALSE(CheckBatchDivides(2, INT64_MAX).ok());
+  EXPECT_FALSE(CheckBatchDivides(INT64_MAX, INT64_MAX - 1).ok());
   EXPECT_FALSE(CheckBatchDivides((int64_t{1} << 24) - 3, 10'000'000).ok());
 }
 
