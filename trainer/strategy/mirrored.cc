@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "trainer/collectives/local/stream_copy.h"
+
 namespace lockstep::trainer::strategy {
 namespace {
 
@@ -16,25 +18,29 @@ constexpr size_t kWorthWaking = 4;
 // For how long chunks that belong to another core are left to it.
 constexpr auto kPatience = std::chrono::microseconds(30);
 
-// All cores read the parameters, and to take them back from the others' caches line by line, as the update's stores
-// would, is slow. Here they are asked for all at once, and come while the gradients are summed.
-__attribute__((target("prfchw"))) void AskForWriting(const float* begin, size_t count) {
-  for (size_t i = 0; i < count; i += 16) __builtin_prefetch(begin + i, 1);
-}
-
 constexpr int kCoreBits = 16;
+uint64_t CoreOf(uint64_t claim) { return claim & ((1 << kCoreBits) - 1); }
 uint64_t ThisCore() { return static_cast<uint64_t>(std::max(0, ::sched_getcpu()) + 1); }
 
 }  // namespace
 
 void Mirrored::Prepare() {
   chunks_ = (total() + kChunk - 1) / kChunk;
-  claims_segment_ = group_->CreateSegment("claims", chunks_ * sizeof(std::atomic<uint64_t>), deadline());
+  const auto ranks = static_cast<size_t>(local_size());
+  claims_segment_ =
+      group_->CreateSegment("claims", (1 + ranks) * chunks_ * sizeof(std::atomic<uint64_t>), deadline());
   claims_ = claims_segment_.View<std::atomic<uint64_t>>(0, chunks_);
+  copied_ = claims_segment_.View<std::atomic<uint64_t>>(claims_.size_bytes(), ranks * chunks_);
+  copies_segment_ =
+      group_->CreateSegment("copies", ranks * chunks_ * kChunk * sizeof(float), deadline(), false);
+  for (size_t r = 0; r < ranks; ++r) {
+    copies_.push_back(
+        copies_segment_.View<float>(r * chunks_ * kChunk * sizeof(float), chunks_ * kChunk).data());
+  }
 }
 
 StepResult Mirrored::TrainStep(const Batch& batch) {
-  next_near_ = next_far_ = 0;
+  next_out_ = next_near_ = next_far_ = 0;
   summing_ = updating_ = {};
   const double penalty = Penalty();
   const LossResult result =
@@ -84,7 +90,21 @@ StepResult Mirrored::TrainStep(const Batch& batch) {
   return step;
 }
 
+// Copies what other cores will read.
+void Mirrored::PutOut(size_t end) {
+  const uint64_t core = ThisCore();
+  const auto me = static_cast<size_t>(local_rank());
+  for (; next_out_ < chunks_ && ChunkEnd(next_out_) <= end; ++next_out_) {
+    const uint64_t last = CoreOf(claims_[next_out_].load());
+    if (last == core || last == 0) continue;
+    const size_t begin = next_out_ * kChunk;
+    collectives::StreamCopy(copies_[me] + begin, gradients_[me] + begin, ChunkEnd(next_out_) - begin);
+    copied_[me * chunks_ + next_out_].store(turn_ + 1, std::memory_order_relaxed);
+  }
+}
+
 void Mirrored::Announce(size_t end) {
+  PutOut(end);
   members_[local_rank()].announced.store(Position(turn_, end));
   // Sleepers are woken when all is done. Before, only for work that there are cores for.
   const size_t ready = Announced(turn_) / kChunk;
@@ -97,7 +117,7 @@ bool Mirrored::WorkOnNear() {
   const uint64_t core = ThisCore();
   for (; next_near_ < chunks_ && ChunkEnd(next_near_) <= announced; ++next_near_) {
     const uint64_t claim = claims_[next_near_].load();
-    const uint64_t last = claim & ((1 << kCoreBits) - 1);
+    const uint64_t last = CoreOf(claim);
     if ((last == core || last == 0) && TryChunk(next_near_, claim)) return ++next_near_, true;
   }
   return false;
@@ -117,8 +137,12 @@ bool Mirrored::TryChunk(size_t chunk, uint64_t claim) {
   if (!claims_[chunk].compare_exchange_strong(claim, (turn_ + 1) << kCoreBits | ThisCore())) return false;
   const size_t begin = chunk * kChunk, end = ChunkEnd(chunk);
   const auto start = Clock::now();
-  AskForWriting(parameters_ + begin, end - begin);
-  SumGradients(begin, end);
+  from_ = gradients_;
+  for (size_t r = 0; r < from_.size(); ++r) {
+    const bool copied = copied_[r * chunks_ + chunk].load(std::memory_order_relaxed) == turn_ + 1;
+    if (copied && r != static_cast<size_t>(local_rank())) from_[r] = copies_[r];
+  }
+  SumGradients(from_, begin, end);
   const auto summed = Clock::now();
   Update(begin, end);
   summing_ += summed - start;

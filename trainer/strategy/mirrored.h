@@ -29,15 +29,20 @@ class Mirrored final : public Replicated {
   using Clock = std::chrono::steady_clock;
 
   void Announce(size_t end);
+  void PutOut(size_t end);
   bool WorkOnNear();
   bool WorkOnFar();
   bool TryChunk(size_t chunk, uint64_t claim);
   size_t ChunkEnd(size_t chunk) const;
 
   std::span<std::atomic<uint64_t>> claims_;  // by chunk: turns done or claimed << 16 | core of the last + 1
-  collectives::SharedSegment claims_segment_;
+  // The copies, by rank, and by rank and chunk whether there is one: the turn it is of, from 1.
+  std::vector<float*> copies_;
+  std::span<std::atomic<uint64_t>> copied_;
+  std::vector<float*> from_;
+  collectives::SharedSegment claims_segment_, copies_segment_;
   size_t chunks_ = 0;
-  size_t next_near_ = 0, next_far_ = 0;  // this turn, chunks below have been passed by
+  size_t next_out_ = 0, next_near_ = 0, next_far_ = 0;  // this turn, chunks below have been passed by
   Clock::duration summing_{}, updating_{};
 };
 

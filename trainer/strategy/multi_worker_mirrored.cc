@@ -166,7 +166,7 @@ void MultiWorkerMirrored::CommunicateStep() {
   for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
     await(buckets_[bucket].end);
     const collectives::Range part = MyPart(bucket);
-    SumGradients(part.begin, part.end);
+    SumGradients(gradients_, part.begin, part.end);
     machines_->AllReduce(std::span(gradients + part.begin, part.size()), deadline());
     reduced_.store(bucket + 1);
     group_->Wake();

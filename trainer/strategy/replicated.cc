@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trainer/collectives/gloo/gloo_communicator.h"
+#include "trainer/collectives/local/stream_copy.h"
 #include "trainer/collectives/sum.h"
 #include "trainer/error.h"
 #include "trainer/strategy/fingerprint.h"
@@ -35,7 +36,10 @@ void Replicated::Setup(Model& model, Optimizer& optimizer, uint64_t seed) {
   CompareModels();
   AllocateBuffers();
   model.Bind({parameters_, total()}, {gradients_[static_cast<size_t>(local_rank())], total()});
-  if (leads()) model.Initialize(seed);
+  if (leads()) {
+    model.Initialize(seed);
+    if (master_ != parameters_) std::copy_n(parameters_, total(), master_);
+  }
   group_->Barrier("initialising the parameters", deadline());
   if (!leads()) model.ParametersChanged(0, model.layout().total);
   std::string who;
@@ -95,11 +99,12 @@ void Replicated::CompareModels() {
 void Replicated::AllocateBuffers() {
   const size_t stride = Stride(total());
   const auto slots = static_cast<size_t>(optimizer_->slots());
-  const size_t count = 1 + slots + static_cast<size_t>(local_size());
+  const size_t count = 2 + slots + static_cast<size_t>(local_size());
   buffers_ = group_->CreateSegment("buffers", stride * count, deadline());
   size_t next = 0;
   const auto take = [&] { return buffers_.View<float>(stride * next++, total()).data(); };
   parameters_ = take();
+  master_ = local_size() > 1 ? take() : parameters_;
   for (size_t i = 0; i < slots; ++i) slots_[i] = take();
   gradients_.clear();
   for (int r = 0; r < local_size(); ++r) gradients_.push_back(take());
@@ -159,6 +164,7 @@ void Replicated::Restore(int64_t step, const Fill& fill) {
       Abort();
       throw;
     }
+    if (master_ != parameters_) std::copy_n(parameters_, total(), master_);
   }
   group_->Barrier("restoring", deadline());
   model_->ParametersChanged(0, model_->layout().total);
@@ -183,18 +189,19 @@ size_t Replicated::Announced(uint64_t turn) const {
   return least <= start ? 0 : std::min<uint64_t>(least - start, total());
 }
 
-void Replicated::SumGradients(size_t begin, size_t end) {
-  if (gradients_.size() == 1) return;
+void Replicated::SumGradients(std::span<float* const> from, size_t begin, size_t end) {
+  if (from.size() == 1) return;
   from_.clear();
-  for (const float* gradients : gradients_) from_.push_back(gradients + begin);
+  for (const float* gradients : from) from_.push_back(gradients + begin);
   collectives::SumInOrder(from_, gradients_[static_cast<size_t>(local_rank())] + begin, end - begin);
 }
 
 void Replicated::Update(size_t begin, size_t end) {
-  const UpdateBuffers buffers{.parameters = parameters_,
+  const UpdateBuffers buffers{.parameters = master_,
                               .gradients = gradients_[static_cast<size_t>(local_rank())],
                               .slots = {slots_[0], slots_[1]}};
   optimizer_->Update(step_ + 1, buffers, static_cast<int64_t>(begin), static_cast<int64_t>(end), l2_ranges_);
+  if (master_ != parameters_) collectives::StreamCopy(parameters_ + begin, master_ + begin, end - begin);
 }
 
 Replicated::Report Replicated::ReportOf(const LossResult& result, const Batch& batch) const {

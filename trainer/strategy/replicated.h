@@ -72,8 +72,10 @@ class Replicated : public Strategy {
   // How far all local ranks have come in step `turn`: gradients below this offset are complete on each.
   size_t Announced(uint64_t turn) const;
 
-  void SumGradients(size_t begin, size_t end);  // of the local ranks, in order, into this rank's own buffer
-  void Update(size_t begin, size_t end);        // with this rank's own gradient buffer
+  // Of the local ranks, in order, into this rank's own buffer. `from`: where each rank's are.
+  void SumGradients(std::span<float* const> from, size_t begin, size_t end);
+  // With the gradients in this rank's own buffer; and the parameters out for all to read.
+  void Update(size_t begin, size_t end);
   StepResult Finished(const Report& totals, const Batch& batch, double penalty);
   std::string StepName() const { return "step " + std::to_string(step_ + 1) + ": "; }
   double Penalty() const { return l2_ranges_.empty() ? 0 : model_->L2Penalty(); }
@@ -88,7 +90,10 @@ class Replicated : public Strategy {
       machines_;  // the ranks with this local rank; null on one machine
   Shared* shared_ = nullptr;
   Member* members_ = nullptr;
-  float* parameters_ = nullptr;
+  float* parameters_ = nullptr;  // what all ranks of the machine read
+  // What whoever updates a range works on, so that its core need not win the lines back from those that read
+  // them: the parameters once more, or, with one rank, the same.
+  float* master_ = nullptr;
   float* slots_[2] = {nullptr, nullptr};
   std::vector<float*> gradients_;  // by local rank
   uint64_t turn_ = 0;              // steps since Setup
