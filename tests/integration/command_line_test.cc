@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
 #include "tests/support/launcher_process.h"
 
 // What a user types, and what comes back.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "tests/paths.h"
 #include "tests/support/launcher_process.h"
 #include "tests/support/training_jobs.h"
 

@@ -13,6 +13,7 @@
 
 #include "common/unique_fd.h"
 #include "launcher/http/client.h"
+#include "tests/paths.h"
 
 namespace lockstep::testing {
 

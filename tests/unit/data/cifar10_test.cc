@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "tests/paths.h"
 #include "tests/unit/data/data_files.h"
 
 namespace lockstep::trainer::data {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/paths.h"
 #include "tests/unit/data/data_files.h"
 #include "trainer/data/random.h"
 

@@ -6,6 +6,8 @@
 
 #include <chrono>
 
+#include "tests/paths.h"
+
 namespace lockstep::placement {
 namespace {
 

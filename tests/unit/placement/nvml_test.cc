@@ -5,6 +5,7 @@
 
 #include "launcher/placement/discover.h"
 #include "launcher/placement/nvml_library.h"
+#include "tests/paths.h"
 
 namespace lockstep::placement {
 namespace {

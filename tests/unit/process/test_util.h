@@ -22,6 +22,7 @@
 #include "common/event_loop.h"
 #include "common/unique_fd.h"
 #include "launcher/process/child_process.h"
+#include "tests/paths.h"
 
 namespace lockstep::process {
 

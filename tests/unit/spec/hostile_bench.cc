@@ -10,6 +10,7 @@
 #include <string>
 
 #include "launcher/spec/manifest.h"
+#include "tests/paths.h"
 #include "tests/unit/spec/hostile.h"
 
 namespace {

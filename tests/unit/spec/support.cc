@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "launcher/spec/scalar.h"
+#include "tests/paths.h"
 
 namespace lockstep::spec::testing {
 
