@@ -29,13 +29,15 @@ constexpr char kResetColor[] = "\x1b[0m";
 // The first `columns` characters, counting every code point as one column and colours (ESC [ … m) as none.
 std::string CutToColumns(std::string_view text, size_t columns) {
   size_t count = 0;
+  bool colored = false;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\x1b') {
+      colored = true;
       i = std::min(text.find('m', i), text.size() - 1);
       continue;
     }
     const bool continues = (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80;
-    if (!continues && ++count > columns) return std::string(text.substr(0, i)) + kResetColor;
+    if (!continues && ++count > columns) return std::string(text.substr(0, i)) + (colored ? kResetColor : "");
   }
   return std::string(text);
 }

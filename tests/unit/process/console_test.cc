@@ -184,6 +184,14 @@ TEST_F(ConsoleTest, CutsTheStatusLineToTheTerminal) {
   EXPECT_EQ(ReadUntil(terminal.master.get(), bars.substr(0, 39 * 3)), bars.substr(0, 39 * 3));
 }
 
+TEST_F(ConsoleTest, ColorsOfTheStatusLineTakeNoRoomAndEndWithIt) {
+  Terminal terminal;
+  auto console = Make(terminal.slave.get(), terminal.slave.get());
+  console->SetStatusLine("\x1b[32m" + std::string(60, 'x'));
+  const std::string expected = "\x1b[32m" + std::string(39, 'x') + "\x1b[0m";
+  EXPECT_EQ(ReadUntil(terminal.master.get(), expected), expected);
+}
+
 TEST_F(ConsoleTest, ColorsAreForTerminalsWithoutNoColor) {
   Terminal terminal;
   Pipe pipe;
