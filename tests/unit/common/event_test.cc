@@ -47,8 +47,8 @@ TEST(EventTest, RefusesWhatIsNoEvent) {
   for (const char* line :
        {"", "hello", "[]", "{}", R"({"event":1})", R"({"event":"nap"})", R"({"event":"step","step":-1})",
         R"({"event":"step","step":1.5})", R"({"event":"step","step":18446744073709551615})",
-        R"({"event":"step","loss":"low"})", R"({"event":"step","loss":1e999})", R"({"event":"step","steps":0})",
-        R"({"event":"phase","phase":7})"}) {
+        R"({"event":"step","loss":"low"})", R"({"event":"step","loss":1e999})",
+        R"({"event":"step","steps":0})", R"({"event":"phase","phase":7})"}) {
     EXPECT_EQ(ParseEvent(line).status().code(), StatusCode::kInvalidArgument) << line;
   }
   EXPECT_FALSE(ParseEvent(std::string(100000, '[')).ok());
