@@ -30,7 +30,8 @@ ModelConfig Perceptron(const Job& job) {
 
 }  // namespace
 
-JobRank::JobRank(const Job& job, Meeting& meeting, int rank) : job_(job), rank_(rank) {
+JobRank::JobRank(const Job& job, contract::Store& store, collectives::InProcessSegments* segments, int rank)
+    : job_(job), rank_(rank) {
   backend_ = MakeBackend({.threads = 1});
   model_ = std::make_unique<Model>(
       Perceptron(job), ModelOptions{.features = job.widths[0], .max_local_batch = job.global_batch},
@@ -44,11 +45,11 @@ JobRank::JobRank(const Job& job, Meeting& meeting, int rank) : job_(job), rank_(
                                                 .local_size = job.local_size,
                                                 .group_rank = rank / job.local_size,
                                                 .group_size = job.machines},
-                                      .store = &meeting.store,
+                                      .store = &store,
                                       .reach = "127.0.0.1",
                                       .setup_timeout = job.timeout,
                                       .collective_timeout = job.timeout,
-                                      .segments = &meeting.segments});
+                                      .segments = segments});
 }
 
 strategy::StepResult JobRank::Step(int64_t step) {

@@ -35,7 +35,11 @@ struct Job {
 // What one rank of a job has.
 class JobRank {
  public:
-  JobRank(const Job& job, Meeting& meeting, int rank);
+  // A rank that is a thread of the test, or (`segments` is null) a process.
+  JobRank(const Job& job, contract::Store& store, trainer::collectives::InProcessSegments* segments,
+          int rank);
+  JobRank(const Job& job, Meeting& meeting, int rank)
+      : JobRank(job, meeting.store, &meeting.segments, rank) {}
 
   trainer::strategy::Strategy& strategy() { return *strategy_; }
   trainer::Model& model() { return *model_; }

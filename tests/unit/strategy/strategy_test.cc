@@ -7,16 +7,21 @@
 #include <atomic>
 #include <cmath>
 
+#include "tests/unit/collectives/fork_store.h"
+#include "tests/unit/collectives/processes.h"
 #include "tests/unit/strategy/job.h"
+#include "trainer/collectives/local/shared_segment.h"
 #include "trainer/error.h"
 
 namespace lockstep::trainer::strategy {
 namespace {
 
+using ::lockstep::testing::ForkStore;
 using ::lockstep::testing::Job;
 using ::lockstep::testing::JobRank;
 using ::lockstep::testing::Meeting;
 using ::lockstep::testing::Outcome;
+using ::lockstep::testing::Processes;
 using ::lockstep::testing::RunRanks;
 using ::lockstep::testing::Train;
 using ::testing::Each;
@@ -207,6 +212,29 @@ TEST_P(StrategyTest, SumsAddUpOnEveryRank) {
   });
 }
 
+TEST_P(StrategyTest, RanksThatAreProcessesGiveTheSameBits) {
+  const Job job = GetParam().job;
+  const Outcome threads = Train(job, 20);
+  ForkStore store;
+  const size_t bytes = threads.parameters[0].size() * sizeof(float);
+  const auto result = collectives::SharedSegment::Create("result", bytes * static_cast<size_t>(job.size()));
+  {
+    Processes processes(0, job.size(), [&](int r) {
+      JobRank rank(job, store, nullptr, r);
+      rank.Setup();
+      for (int64_t step = 0; step < 20; ++step) rank.Step(step);
+      rank.model().ExportCanonical(rank.strategy().parameters().data(),
+                                   result.View<float>(bytes * static_cast<size_t>(r), bytes / sizeof(float)));
+      rank.strategy().Finish();
+    });
+    for (int r = 0; r < job.size(); ++r) EXPECT_EQ(processes.Wait(static_cast<size_t>(r)), 0);
+  }
+  for (int r = 0; r < job.size(); ++r) {
+    const auto parameters = result.View<float>(bytes * static_cast<size_t>(r), bytes / sizeof(float));
+    EXPECT_TRUE(std::equal(parameters.begin(), parameters.end(), threads.parameters[0].begin())) << r;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, StrategyTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
@@ -268,6 +296,39 @@ TEST_P(BrokenStrategyTest, ARankThatStaysAwayIsMissedAtTheDeadline) {
   });
   for (size_t r = 0; r < thrown.size(); ++r) {
     EXPECT_THAT(thrown[r], r == 1 ? HasSubstr("") : HasSubstr("step 2: all-reduce")) << r;
+  }
+}
+
+TEST_P(BrokenStrategyTest, AKilledProcessEndsTheOthersWithinASecond) {
+  const Job job = GetParam().job;
+  ForkStore store;
+  using Clock = std::chrono::steady_clock;
+  const auto noticed = collectives::SharedSegment::Create(
+      "noticed", sizeof(Clock::time_point) * static_cast<size_t>(job.size()));
+  const auto steps = collectives::SharedSegment::Create("steps", sizeof(std::atomic<int64_t>));
+  std::atomic<int64_t>& step_of_last = steps.View<std::atomic<int64_t>>(0, 1)[0];
+  Processes processes(0, job.size(), [&](int r) {
+    JobRank rank(job, store, nullptr, r);
+    rank.Setup();
+    try {
+      for (int64_t step = 0;; ++step) {
+        rank.Step(step);
+        if (r == job.size() - 1) step_of_last.store(step);
+      }
+    } catch (const CollectiveLost&) {
+      noticed.View<Clock::time_point>(0, static_cast<size_t>(job.size()))[static_cast<size_t>(r)] =
+          Clock::now();
+    }
+  });
+  const auto give_up = lockstep::testing::Soon();
+  while (step_of_last.load() < 10 && Clock::now() < give_up) std::this_thread::yield();
+  const auto killed = Clock::now();
+  processes.Kill(static_cast<size_t>(job.size() - 1));
+  for (int r = 0; r + 1 < job.size(); ++r) {
+    EXPECT_EQ(processes.Wait(static_cast<size_t>(r)), 0) << r;
+    const auto at =
+        noticed.View<Clock::time_point>(0, static_cast<size_t>(job.size()))[static_cast<size_t>(r)];
+    EXPECT_LT(at - killed, std::chrono::seconds(1)) << r;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -31,11 +32,18 @@ milliseconds Left(Deadline deadline) {
   return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
 }
 
+void IgnoreBrokenPipes() {
+  struct sigaction current {};
+  if (::sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL)
+    ::signal(SIGPIPE, SIG_IGN);
+}
+
 class GlooCommunicator final : public Communicator {
  public:
   explicit GlooCommunicator(const GlooOptions& options)
       : options_(options), sent_to_(options.size, 0), received_from_(options.size, 0) {
     if (options.size == 1) return;
+    IgnoreBrokenPipes();
     try {
       gloo::transport::tcp::attr attributes;
       attributes.iface = options.interface;

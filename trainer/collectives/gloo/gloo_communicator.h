@@ -27,6 +27,9 @@ struct GlooOptions {
 // one, over a store without old keys. Gloo carries the messages; the sums are ours (reduce-scatter and
 // all-gather, each directly between all pairs), so that they are added in the order of the ranks.
 //
+// Makes this process ignore SIGPIPE, unless it handles it: Gloo writes to a lost peer's socket without
+// MSG_NOSIGNAL.
+//
 // A killed peer is noticed at once, a silent one (paused, cut off) at the deadline.
 // Throws RendezvousFailed.
 std::unique_ptr<Communicator> ConnectGloo(const GlooOptions& options);
