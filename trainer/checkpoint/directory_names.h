@@ -16,7 +16,9 @@ struct CheckpointId {
   int64_t term = 0;
   int64_t step = 0;
 
-  friend auto operator<=>(const CheckpointId&, const CheckpointId&) = default;
+  // clang-tidy 14 takes the 0 within a defaulted <=> for a pointer.
+  friend auto operator<=>(const CheckpointId&,
+                          const CheckpointId&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 std::string CheckpointName(CheckpointId id);

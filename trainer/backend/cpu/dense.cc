@@ -120,7 +120,7 @@ class Dense final : public DenseKernel {
   }
 
   Plan& PlanFor(int64_t n) {
-    if (n == last_size_) return *last_plan_;
+    if (last_plan_ != nullptr && n == last_size_) return *last_plan_;
     auto found = plans_.find(n);
     if (found == plans_.end()) {
       const std::string what =
