@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestPause{1000};
 constexpr milliseconds kAttemptLimit{5000};  // for one connection and its handshake
-constexpr milliseconds kAnswerMargin{100};
+constexpr milliseconds kAnswerMargin{500};
 
 // Waits for `events`; false: the deadline has passed.
 bool PollUntil(int fd, short events, Deadline deadline) {
@@ -220,7 +220,7 @@ Result<std::string> StoreClient::Call(StoreRequest request, Deadline deadline) {
   }
   const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
   if (left <= milliseconds::zero()) return late();
-  const auto margin = std::min(kAnswerMargin, left / 8);
+  const auto margin = std::min(kAnswerMargin, left / 4);
   request.timeout_ms = static_cast<uint32_t>(std::min<int64_t>((left - margin).count(), UINT32_MAX));
   do {
     request.id = next_id_++;

@@ -21,9 +21,10 @@ namespace lockstep::contract {
 // The store of the job, over TCP: what a rank uses. Any number of threads may call at once; a long Wait of
 // one does not hold up the others.
 //
-// The deadline of a call is the caller's; the store is told of a slightly earlier one (100 ms, or an eighth
-// of what is left), so that its answer, which names what is missing, is here in time. A call that got no
-// answer by its deadline has failed with kDeadlineExceeded, and may have been done; the connection goes on.
+// The deadline of a call is the caller's; the store is told of a slightly earlier one (by 500 ms, or a
+// quarter of what is left), so that its answer, which names what is missing, is here in time. A call that got
+// no answer by its deadline has failed with kDeadlineExceeded, and may have been done; the connection goes
+// on.
 class StoreClient : public Store {
  public:
   struct Options {

@@ -138,6 +138,7 @@ void StoreServer::Accept() {
     }
     // Out of descriptors or memory: the connection stays in the kernel's queue, and asking again at once
     // would keep the loop busy with nothing else.
+    ++statistics_.accept_pauses;
     (void)loop_.ChangeEvents(listener_.get(), 0);
     accept_again_ = loop_.After(kAcceptPause, [this] { (void)loop_.ChangeEvents(listener_.get(), EPOLLIN); });
     return;

@@ -51,12 +51,13 @@ class StoreServer {
   struct Statistics {
     int64_t accepted = 0;
     int64_t authenticated = 0;
-    int64_t strangers = 0;   // no handshake, or a wrong proof
-    int64_t timed_out = 0;   // said nothing in time
-    int64_t evicted = 0;     // gave their place to a newcomer
-    int64_t refused = 0;     // knew the token, but were of another job or generation
-    int64_t malformed = 0;   // ranks that sent nonsense
-    int64_t over_limit = 0;  // connections beyond max_connections
+    int64_t strangers = 0;      // no handshake, or a wrong proof
+    int64_t timed_out = 0;      // said nothing in time
+    int64_t evicted = 0;        // gave their place to a newcomer
+    int64_t refused = 0;        // knew the token, but were of another job or generation
+    int64_t malformed = 0;      // ranks that sent nonsense
+    int64_t accept_pauses = 0;  // out of descriptors or memory
+    int64_t over_limit = 0;     // connections beyond max_connections
   };
 
   // Listening when this returns. kUnavailable with the address in the message if it is taken.

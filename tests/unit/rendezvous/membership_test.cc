@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -205,6 +206,19 @@ TEST_F(MembershipTest, AllReplicasLearnTheSameWorld) {
     EXPECT_EQ(start.replicas[1].host, "127.0.0.1");
     EXPECT_EQ(start.replicas[2].host, "node2.example");
     EXPECT_EQ(start.replicas[2].processes, 3);
+  }
+}
+
+// A follower on the leader's machine connects over the loopback, whose address is of no use to a third
+// machine.
+TEST_F(MembershipTest, LoopbackIsNotGivenToOthersAsAnAddress) {
+  const auto all = Running(2, [](Membership::Options& options) {
+    if (options.replica == 0) options.advertised_host = "node0.example";
+  });
+  for (const auto& launcher : all) {
+    EXPECT_EQ(launcher->starts[0].master_address, "node0.example");
+    EXPECT_EQ(launcher->starts[0].replicas[0].host, "node0.example");
+    EXPECT_EQ(launcher->starts[0].replicas[1].host, "node0.example");
   }
 }
 
@@ -473,26 +487,88 @@ TEST_F(MembershipTest, StrangersAndRanksOnTheSamePortDoNotDisturbLaunchers) {
       Views(all), [&] { return !all[0]->stops.empty() || !all[1]->stops.empty(); }, milliseconds(800)));
 }
 
+// Replica 1 by hand, frame by frame.
+class RawLauncher {
+ public:
+  RawLauncher(const std::string& address, const contract::Token& token)
+      : connection_(contract::ParseHostPort(address)->port),
+        handshake_(token,
+                   {.kind = contract::PeerKind::kLauncher, .job = "mnist", .generation = -1, .index = 1}) {}
+
+  Status Join(const std::string& instance) {
+    connection_.Send(handshake_.hello());
+    connection_.Send(*handshake_.Answer(connection_.ReceiveFrame()));
+    EXPECT_TRUE(contract::DecodeWelcome(connection_.ReceiveFrame())->status.ok());
+    Send(JoinMessage{.instance = instance, .manifest_digest = "digest", .replicas = 2});
+    return std::get<JoinedMessage>(*DecodeControl(connection_.ReceiveFrame())).status;
+  }
+  void Send(const ControlMessage& message) { connection_.Send(EncodeControl(message)); }
+  bool WaitUntilClosed() { return connection_.CountUntilClosed() >= 0; }
+
+ private:
+  testing::RawConnection connection_;
+  contract::ClientHandshake handshake_;
+};
+
+// Runs the loop of `launcher` on a thread of its own until it dies.
+class Driver {
+ public:
+  explicit Driver(Launcher& launcher)
+      : thread_([&] {
+          while (!stop_) launcher.Turn();
+        }) {}
+  ~Driver() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
 TEST_F(MembershipTest, LauncherThatJoinsAndTalksNonsenseIsLostAndNoMore) {
   auto leader = Lead(2);
-  const uint16_t port = contract::ParseHostPort(address_)->port;
-  testing::RawConnection peer(port);
-  contract::ClientHandshake handshake(
-      token_, {.kind = contract::PeerKind::kLauncher, .job = "mnist", .generation = -1, .index = 1});
-  // The leader is driven by another thread while this one plays the launcher.
-  std::atomic<bool> done = false;
-  std::thread loop([&] { EXPECT_TRUE(Drive({leader.get()}, [&] { return done.load(); })); });
-  peer.Send(handshake.hello());
-  peer.Send(*handshake.Answer(peer.ReceiveFrame()));
-  EXPECT_TRUE(contract::DecodeWelcome(peer.ReceiveFrame())->status.ok());
-  peer.Send(EncodeControl(JoinMessage{.instance = "x", .manifest_digest = "digest", .replicas = 2}));
-  EXPECT_FALSE(peer.ReceiveFrame().empty());
-  peer.Send(EncodeControl(FinishMessage{.exit_code = 0}));
-  EXPECT_GE(peer.CountUntilClosed(), 0);
-  done = true;
-  loop.join();
+  {
+    const Driver driver(*leader);
+    RawLauncher peer(address_, token_);
+    ASSERT_TRUE(peer.Join("one").ok());
+    peer.Send(FinishMessage{.exit_code = 0});
+    EXPECT_TRUE(peer.WaitUntilClosed());
+  }
   EXPECT_TRUE(Drive({leader.get()}, [&] { return !leader->losses.empty(); }));
   EXPECT_FALSE(leader->finish.has_value());
+}
+
+// As after a partition of which only the follower has taken notice.
+TEST_F(MembershipTest, SameLauncherMayJoinAnewWhereAnotherMayNot) {
+  auto leader = Lead(2, [](Membership::Options& options) { options.silence = seconds(60); });
+  {
+    const Driver driver(*leader);
+    RawLauncher first(address_, token_);
+    ASSERT_TRUE(first.Join("one").ok());
+    RawLauncher other(address_, token_);
+    EXPECT_EQ(other.Join("another").code(), StatusCode::kUnavailable);
+    RawLauncher again(address_, token_);
+    EXPECT_TRUE(again.Join("one").ok());
+    EXPECT_TRUE(first.WaitUntilClosed());
+  }
+  ASSERT_TRUE(Drive({leader.get()}, [&] { return !leader->losses.empty(); }));
+  EXPECT_THAT(leader->losses[0], HasSubstr("connected anew"));
+}
+
+TEST_F(MembershipTest, FollowerThatStopsSlowlyJoinsAtOnceAndIsReadyOnceItHasStopped) {
+  auto all = Running(2);
+  all[1]->stops_at_once = false;
+  all[0].reset();
+  ASSERT_TRUE(Drive({all[1].get()}, [&] { return !all[1]->stops.empty(); }));
+  all[0] = Lead(2);
+  all[0]->membership->ReportReady(2);
+  ASSERT_TRUE(Drive(Views(all), [&] { return !all[0]->joined.empty(); }));
+  EXPECT_FALSE(Drive(
+      Views(all), [&] { return all[0]->generation() >= 0; }, milliseconds(100)));
+  all[1]->membership->ReportStopped(137);
+  EXPECT_TRUE(Drive(Views(all), [&] { return AllAt(all, 1); }));
 }
 
 TEST_F(MembershipTest, WrongOptionsAreRefusedAtOnce) {
