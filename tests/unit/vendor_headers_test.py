@@ -7,7 +7,7 @@ import sys
 
 # What an #include starts with -> the folders that may have it.
 RULES = {
-    r"<(yaml-cpp)/": ["launcher/spec"],
+    r"<(yaml)\.h": ["launcher/spec"],
     r"<(microhttpd|httplib)\.h": ["launcher/http"],
     r"<(prometheus)/": ["launcher/telemetry"],
     r"<(CLI)/": ["launcher/cli", "launcher/main.cc"],
