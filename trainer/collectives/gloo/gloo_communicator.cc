@@ -3,6 +3,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <net/if.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -45,6 +46,11 @@ class GlooCommunicator final : public Communicator {
   explicit GlooCommunicator(const GlooOptions& options)
       : options_(options), sent_to_(options.size, 0), received_from_(options.size, 0) {
     if (options.size == 1) return;
+    // Gloo finds this too, and leaks its list of interfaces with it.
+    if (!options.interface.empty() && ::if_nametoindex(options.interface.c_str()) == 0) {
+      throw RendezvousFailed("Gloo over the interface " + options.interface +
+                             ": this machine has none of that name");
+    }
     IgnoreBrokenPipes();
     try {
       gloo::transport::tcp::attr attributes;
