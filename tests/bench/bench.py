@@ -4,6 +4,7 @@
 import argparse
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 
@@ -45,11 +46,14 @@ def main() -> None:
         return arguments.only in (None, part)
 
     print(f"{machine()}; data: {'MNIST' if data else 'generated digits'}\n")
+    limit = None
     if wanted("compute"):
-        subprocess.run([str(arguments.bin / "compute_bench")], check=True)
+        products = subprocess.run([str(arguments.bin / "compute_bench")], check=True, text=True, capture_output=True).stdout
+        print(products)
+        limit = float(re.search(r"^Float32 +256 +[0-9.]+ +([0-9]+)", products, re.MULTILINE).group(1))
     rows = []
     if wanted("training"):
-        rows += training.measure(arguments.bin, data, training.Peers(python, data))
+        rows += training.measure(arguments.bin, data, training.Peers(python, data), limit)
     if wanted("launching"):
         rows += launching.measure(arguments.bin, data)
     if rows:

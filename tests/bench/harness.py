@@ -62,14 +62,15 @@ def program_spec(processes: int, *command: str, **policy) -> dict:
 class Run:
     """One `lockstep run`, in a folder of its own; a context manager that leaves no process behind."""
 
-    def __init__(self, binaries: pathlib.Path, spec: dict, quiet: bool = True):
+    def __init__(self, binaries: pathlib.Path, spec: dict, quiet: bool = True, threads: int = 0):
         self.folder = tempfile.TemporaryDirectory(prefix="lockstep-bench-")
         self.path = pathlib.Path(self.folder.name)
         (self.path / "job.json").write_text(manifest("bench", spec))
         command = [str(binaries / "lockstep"), "run", "--run-dir", str(self.path / "run"), str(self.path / "job.json")]
+        environment = {**os.environ, "NO_COLOR": "1", **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
         self.started = time.perf_counter()
         self.process = subprocess.Popen(command + (["-q"] if quiet else []), stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, env={**os.environ, "NO_COLOR": "1"})
+                                        stderr=subprocess.STDOUT, text=True, env=environment)
 
     def __enter__(self):
         return self

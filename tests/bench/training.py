@@ -51,15 +51,16 @@ class Peers:
 
 
 def rate(binaries: pathlib.Path, data: str, processes: int, precision: str = "Float32", repeats: int = 5) -> float:
-    """Best images/s of several runs' last epochs: the machine's other tenants only ever take away."""
+    """Best images/s of several runs' last epochs: the machine's other tenants only ever take away. A core a process."""
     best = 0.0
     for _ in range(repeats):
-        with harness.Run(binaries, harness.mnist_spec(processes, data, precision, epochs=3)) as run:
+        with harness.Run(binaries, harness.mnist_spec(processes, data, precision, epochs=3), threads=1) as run:
             best = max(best, harness.last_rate(run.finish()[0]))
     return best
 
 
-def measure(binaries: pathlib.Path, data: str, peers: Peers) -> list[Row]:
+def measure(binaries: pathlib.Path, data: str, peers: Peers, limit: float | None) -> list[Row]:
+    """`limit`: images/s of the bare matrix products on one core, where they were measured."""
     rows = []
 
     def row(what: str, value: float, reference: float, source: str, wanted: float) -> None:
@@ -69,6 +70,8 @@ def measure(binaries: pathlib.Path, data: str, peers: Peers) -> list[Row]:
     one = rate(binaries, data, 1)
     two = rate(binaries, data, 2)
     four = rate(binaries, data, 4)
+    if limit:
+        row("fp32, 1 process on 1 core; oneDNN's bare products", one, limit, "this run", 0.85)
     pytorch, source = peers.figure("pytorch")
     row("fp32, 1 process; PyTorch eager, 1 thread", one, pytorch, source, 3)
     row("fp32, 2 processes on 2 cores; 1 process", two, one, "this run", 1.6)
