@@ -34,6 +34,7 @@ void Replicated::Setup(Model& model, Optimizer& optimizer, uint64_t seed) {
   l2_ranges_ = model.layout().l2_ranges();
   MeetTheOthers();
   CompareModels();
+  ConnectMachines();
   AllocateBuffers();
   model.Bind({parameters_, total()}, {gradients_[static_cast<size_t>(local_rank())], total()});
   if (leads()) {
@@ -66,6 +67,34 @@ void Replicated::MeetTheOthers() {
   control_ = group_->CreateSegment("control", control, deadline);
   shared_ = control_.View<Shared>(0, 1).data();
   members_ = control_.View<Member>(sizeof(Shared), static_cast<size_t>(world.local_size)).data();
+}
+
+// Before memory is sized by the model, and through the store: whoever differs is known to all, and nobody is
+// left waiting for those who gave up over it.
+void Replicated::CompareModels() {
+  const World& world = options_.world;
+  if (world.size == 1) return;
+  const auto deadline = Clock::now() + options_.setup_timeout;
+  const auto check = [](const Status& status) {
+    if (!status.ok()) throw RendezvousFailed("comparing the models: " + status.message());
+  };
+  const std::string mine = std::to_string(Fingerprint(model_->layout(), optimizer_->slots()));
+  std::vector<std::string> keys;
+  for (int r = 0; r < world.size; ++r) keys.push_back("model/" + std::to_string(r));
+  check(options_.store->Set(keys[static_cast<size_t>(world.rank)], mine, deadline));
+  check(options_.store->Wait(keys, deadline));
+  for (int r = 0; r < world.size; ++r) {
+    const Result<std::string> theirs = options_.store->Get(keys[static_cast<size_t>(r)], deadline);
+    check(theirs.status());
+    if (*theirs == mine) continue;
+    throw BadModel("ranks " + std::to_string(world.rank) + " and " + std::to_string(r) +
+                   " lay out different parameters; all need the same model and optimizer, and machines with "
+                   "the same kind of processor");
+  }
+}
+
+void Replicated::ConnectMachines() {
+  const World& world = options_.world;
   if (world.group_size == 1) return;
   machines_ = collectives::ConnectGloo({.rank = world.group_rank,
                                         .size = world.group_size,
@@ -73,27 +102,9 @@ void Replicated::MeetTheOthers() {
                                         .key = "machines/" + std::to_string(world.local_rank),
                                         .interface = options_.interface,
                                         .reach = options_.reach,
-                                        .deadline = deadline,
+                                        .deadline = Clock::now() + options_.setup_timeout,
                                         .first_rank = world.local_rank,
                                         .rank_stride = world.local_size});
-}
-
-// Before memory is sized by the model.
-void Replicated::CompareModels() {
-  const uint64_t mine = Fingerprint(model_->layout(), optimizer_->slots());
-  members_[local_rank()].model.store(mine);
-  group_->Barrier("comparing the models", deadline());
-  for (int r = 0; r < local_size(); ++r) {
-    if (members_[r].model.load() == mine) continue;
-    throw BadModel("ranks " + std::to_string(options_.world.rank) + " and " +
-                   std::to_string(options_.world.rank - local_rank() + r) +
-                   " have different models; all ranks need the same configuration");
-  }
-  std::string who;
-  if (!MachinesAgree(mine, &who)) {
-    throw BadModel(who +
-                   "the layout of the parameters, which follows from the model and the kind of processor");
-  }
 }
 
 void Replicated::AllocateBuffers() {

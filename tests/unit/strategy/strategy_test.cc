@@ -339,7 +339,7 @@ TEST_P(BrokenStrategyTest, DifferentModelsAreFoundAtSetup) {
     Job mine = job;
     if (r == 1) mine.widths[1] += 1;
     JobRank rank(mine, meeting, r);
-    EXPECT_THROW(rank.Setup(), Error);
+    EXPECT_THROW(rank.Setup(), BadModel);
   });
   EXPECT_THAT(thrown, Each(IsEmpty()));
 }

@@ -57,7 +57,7 @@ class GlooCommunicator final : public Communicator {
       attributes.iface = options.interface;
       if (options.interface.empty()) attributes.hostname = LocalAddressTowards(options.reach);
       std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
-      StoreAdapter store(*options.store, options.key, options.deadline);
+      StoreAdapter store(*options.store, options.key, options.size, options.deadline);
       auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
       context->setTimeout(Left(options.deadline));
       context->connectFullMesh(store, device);
