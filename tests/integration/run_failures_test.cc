@@ -34,9 +34,12 @@ TEST(RunFailuresTest, SaysASignalInWords) {
 }
 
 TEST(RunFailuresTest, RestartsAllRanksTogether) {
-  JobRun run(ShellSpec(3,
-                       "echo generation $LOCKSTEP_GENERATION; test $LOCKSTEP_GENERATION = 1 && exit 0;"
-                       " test $RANK = 1 && exit 9; exec sleep 1000"));
+  // The rank that fails waits until the others have written their line.
+  const TemporaryFolder there;
+  JobRun run(
+      ShellSpec(3, "echo generation $LOCKSTEP_GENERATION; test $LOCKSTEP_GENERATION = 1 && exit 0; touch '" +
+                       there.path().string() + "'/$RANK; test $RANK = 1 || exec sleep 1000; cd '" +
+                       there.path().string() + "'; until test -e 0 -a -e 2; do sleep 0.01; done; exit 9"));
   EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_THAT(run.Log(rank), HasSubstr("generation 0\n"));
