@@ -48,6 +48,7 @@ struct ProcessDevices {
   // Its own: "CPU:0", or GPU and MIG UUIDs ("GPU:0" where the UUID is not known).
   std::vector<std::string> devices = {};
   std::vector<std::string> visible = {};  // for CUDA_VISIBLE_DEVICES; more than `devices` with PerReplica
+  bool shared = false;                    // another process of this assignment is on the same physical GPU
   std::vector<int> cpus = {};             // logical ids to bind it to; empty: not bound
   int numa_node = -1;                     // where all of `cpus` are; -1: several or not bound
   int threads = 1;                        // for arithmetic
@@ -95,6 +96,7 @@ struct GenerationFacts {
   std::string trainer_program = {};       // path of lockstep-trainer
   std::string trainer_config = {};        // path of the resolved manifest, JSON
   int events_fd = 3;                      // its number in the process (process::ChildProcess); -1: none
+  std::string cuda_plugin = {};           // path of the trainer's liblockstep-cuda.so; empty: none
   Environment inherited = {};             // of the launcher
   // per_process_memory_fraction in PYTORCH_ALLOC_CONF is new (late 2025) and refused by older versions, so it
   // is used only where somebody found that the installed one knows it.

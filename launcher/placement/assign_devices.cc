@@ -134,6 +134,8 @@ Status GiveGpus(const RoleView& view, const DeviceChoice& choice, const DeviceRe
   for (size_t i = 0; i < count; ++i) {
     ProcessDevices& process = assignment.processes[i];
     process.type = DeviceType::kGpu;
+    process.shared = std::any_of(own[i].begin(), own[i].end(),
+                                 [&](const PoolDevice& gpu) { return on_gpu[gpu.gpu_index] > 1; });
     process.devices = Names(own[i]);
     process.visible = Ids(assignment.visibility == Visibility::kPerReplica ? choice.gpus : own[i]);
     nodes[i] = CommonNode(own[i]);

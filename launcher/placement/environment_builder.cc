@@ -9,31 +9,16 @@
 namespace lockstep::placement {
 namespace {
 
-// Open MPI and its runtime, PMI of MPICH and Slurm, MVAPICH, Intel MPI, Slurm, torchrun, Horovod, TPU pods'
-// own, and Lockstep itself.
-constexpr std::array<std::string_view, 12> kStalePrefixes = {
+// Open MPI and its runtime, PMI of MPICH and Slurm, MVAPICH, Intel MPI, Slurm, torchrun, Horovod. What this
+// launcher sets itself (contract::IsReserved) comes on top.
+constexpr std::array<std::string_view, 11> kStalePrefixes = {
     "OMPI_",  "PMIX_",     "PRTE_",  "PMI_",     "MV2_COMM_WORLD_", "HYDI_",
-    "HYDRA_", "MPI_LOCAL", "SLURM_", "HOROVOD_", "TORCHELASTIC_",   "LOCKSTEP_"};
+    "HYDRA_", "MPI_LOCAL", "SLURM_", "HOROVOD_", "TORCHELASTIC_"};
 
-constexpr std::array<std::string_view, 19> kStaleNames = {contract::kRank,
-                                                          contract::kWorldSize,
-                                                          contract::kLocalRank,
-                                                          contract::kLocalWorldSize,
-                                                          contract::kGroupRank,
-                                                          contract::kGroupWorldSize,
-                                                          contract::kMasterAddress,
-                                                          contract::kMasterPort,
-                                                          contract::kCudaVisibleDevices,
-                                                          contract::kCudaDeviceOrder,
-                                                          "NODE_RANK",
-                                                          "ROLE_RANK",
-                                                          "ROLE_NAME",
-                                                          "ROLE_WORLD_SIZE",
-                                                          "TF_CONFIG",
-                                                          "JAX_COORDINATOR_ADDRESS",
-                                                          "JAX_NUM_PROCESSES",
-                                                          "JAX_PROCESS_ID",
-                                                          "JAX_LOCAL_DEVICE_IDS"};
+constexpr std::array<std::string_view, 9> kStaleNames = {
+    "NODE_RANK",         "ROLE_RANK",      "ROLE_NAME",
+    "ROLE_WORLD_SIZE",   "TF_CONFIG",      "JAX_COORDINATOR_ADDRESS",
+    "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_LOCAL_DEVICE_IDS"};
 
 std::string Advice(std::string_view name) {
   if (name == contract::kCudaVisibleDevices) return "; use spec.devices.visible";
@@ -47,7 +32,8 @@ std::string Advice(std::string_view name) {
 }  // namespace
 
 bool IsStale(std::string_view name) {
-  return std::find(kStaleNames.begin(), kStaleNames.end(), name) != kStaleNames.end() ||
+  return contract::IsReserved(name) ||
+         std::find(kStaleNames.begin(), kStaleNames.end(), name) != kStaleNames.end() ||
          std::any_of(kStalePrefixes.begin(), kStalePrefixes.end(),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -90,7 +76,7 @@ Status EnvironmentBuilder::CheckManifest(const std::string& field) const {
       return InvalidArgument(field + ": the value of " + name + " holds a zero byte");
     }
     if (!seen.insert(name).second) return InvalidArgument(field + ": " + name + " is set twice");
-    if (own_.contains(name) || name.starts_with("LOCKSTEP_")) {
+    if (own_.contains(name) || contract::IsReserved(name)) {
       return InvalidArgument(field + ": " + name + " is set by Lockstep" + Advice(name));
     }
     if (removed_.contains(name)) {

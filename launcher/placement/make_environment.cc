@@ -5,8 +5,10 @@
 #include "launcher/placement/assign.h"
 #include "launcher/placement/environment_builder.h"
 #include "launcher/placement/framework_environment.h"
+#include "launcher/placement/memory_share.h"
 #include "launcher/placement/role_view.h"
 #include "launcher/placement/text_files.h"
+#include "launcher/spec/enums.h"
 
 namespace lockstep::placement {
 namespace {
@@ -94,6 +96,25 @@ void AddOwn(const ProcessContext& context, EnvironmentBuilder& environment) {
   SetUnlessEmpty(environment, contract::kInterface, context.job.network.interface);
 }
 
+// What our trainer goes by, and what a program may.
+void AddDevice(const ProcessContext& context, EnvironmentBuilder& environment) {
+  const ProcessDevices& process = context.process;
+  const bool gpu = process.type == spec::DeviceType::kGpu;
+  environment.Set(contract::kDevice, gpu ? "GPU" : "CPU");
+  if (!gpu) return;
+  environment.Set(contract::kDeviceUuid, Join(process.devices));
+  if (process.shared) environment.Set(contract::kSharedDevice, "1");
+  environment.Set(contract::kMemoryPolicy, std::string(spec::Name(process.memory.policy)));
+  if (process.memory.policy == spec::MemoryPolicy::kFraction && process.memory.fraction) {
+    environment.Set(contract::kMemoryFraction, FormatFraction(*process.memory.fraction));
+  } else if (process.memory.limit) {
+    environment.Set(contract::kMemoryLimit, std::to_string(*process.memory.limit));
+  }
+  if (context.view.program == nullptr) {
+    SetUnlessEmpty(environment, contract::kCudaPlugin, context.facts.cuda_plugin);
+  }
+}
+
 // The user may have chosen otherwise.
 int ThreadsOf(const ProcessPlan& plan) {
   for (const auto& [name, value] : plan.environment) {
@@ -112,6 +133,7 @@ Result<ProcessPlan> PlanProcess(const ProcessContext& context, std::vector<std::
   environment.Set(contract::kCudaDeviceOrder, "PCI_BUS_ID");
   environment.Set(contract::kCudaVisibleDevices, Join(context.process.visible));
   AddOwn(context, environment);
+  AddDevice(context, environment);
   AddFrameworkVariables(context, environment, notices);
   AddMemoryVariables(context, environment, notices);
 

@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 
 #include "launcher/placement/framework_environment.h"
+#include "launcher/placement/memory_share.h"
 
 // The switches are those of each framework's documentation: TensorFlow's "Use a GPU" guide, PyTorch's "CUDA
 // semantics / memory management", JAX's "GPU memory allocation", and NVIDIA's "Multi-Process Service".
@@ -11,16 +10,6 @@ namespace {
 
 using spec::Framework;
 using spec::MemoryPolicy;
-
-// At most three decimals, never rounded up past the limit.
-std::string FormatFraction(double fraction) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f", std::max(0.001, std::floor(fraction * 1000 + 1e-6) / 1000));
-  std::string result = text;
-  while (result.back() == '0') result.pop_back();
-  if (result.back() == '.') result.pop_back();
-  return result;
-}
 
 // Growth is the default that nobody may have asked for, so a user's own setting stands; the others are the
 // manifest's.

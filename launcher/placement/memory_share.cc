@@ -68,6 +68,15 @@ std::string FormatBytes(int64_t bytes) {
   return text;
 }
 
+std::string FormatFraction(double fraction) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f", std::max(0.001, std::floor(fraction * 1000 + 1e-6) / 1000));
+  std::string result = text;
+  while (result.back() == '0') result.pop_back();
+  if (result.back() == '.') result.pop_back();
+  return result;
+}
+
 Result<MemoryShare> ShareMemory(const MemoryRequest& request, std::vector<std::string>& notices) {
   const spec::DeviceMemory& memory = request.devices.memory;
   MemoryShare share{.policy = memory.policy, .limit = memory.limit, .fraction = memory.fraction};

@@ -26,4 +26,7 @@ Result<MemoryShare> ShareMemory(const MemoryRequest& request, std::vector<std::s
 // "1.5 GiB", "512 MiB".
 std::string FormatBytes(int64_t bytes);
 
+// "0.125": at most three decimals, never rounded up past the limit, at least 0.001.
+std::string FormatFraction(double fraction);
+
 }  // namespace lockstep::placement

@@ -1,7 +1,6 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -14,18 +13,6 @@ namespace lockstep::spec {
 
 namespace {
 
-// What the launcher decides for every process.
-constexpr std::array<std::string_view, 10> kReserved = {contract::kRank,
-                                                        contract::kWorldSize,
-                                                        contract::kLocalRank,
-                                                        contract::kLocalWorldSize,
-                                                        contract::kGroupRank,
-                                                        contract::kGroupWorldSize,
-                                                        contract::kMasterAddress,
-                                                        contract::kMasterPort,
-                                                        contract::kCudaDeviceOrder,
-                                                        contract::kCudaVisibleDevices};
-
 void CheckProgram(const Program& program, const std::string& path, std::vector<Finding>* findings) {
   const std::pair<const char*, const std::vector<std::string>*> commands[] = {{".command", &program.command},
                                                                               {".prepare", &program.prepare}};
@@ -37,8 +24,7 @@ void CheckProgram(const Program& program, const std::string& path, std::vector<F
   for (size_t i = 0; i < program.environment.size(); ++i) {
     const std::string& name = program.environment[i].first;
     const std::string field = PathTo(path + ".env", i) + ".name";
-    if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end() ||
-        name.starts_with("LOCKSTEP_")) {
+    if (contract::IsReserved(name)) {
       findings->push_back({field, Quoted(name) + " is set by the launcher; leave it out", {}});
     }
     if (!names.insert(name).second) {

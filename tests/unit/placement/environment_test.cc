@@ -76,6 +76,7 @@ TEST(EnvironmentTest, HasWhatEveryProcessGets) {
                               {"LOCKSTEP_CHECKPOINT_DIRECTORY", "/ckpt"},
                               {"LOCKSTEP_TRAINER_CONFIG", "/run/job.json"},
                               {"LOCKSTEP_INTERFACE", "eth0"},
+                              {"LOCKSTEP_DEVICE", "CPU"},
                               {"NCCL_SOCKET_IFNAME", "=eth0"},
                               {"GLOO_SOCKET_IFNAME", "eth0"}};
   EXPECT_EQ(plan.processes[1].changed, expected);
@@ -92,6 +93,41 @@ TEST(EnvironmentTest, ShowsAGpuByUuid) {
   const auto sharing = Assign(shared, {.inventory = GpuMachine(1)}, Facts());
   ASSERT_TRUE(sharing.ok());
   EXPECT_EQ(Value(sharing->processes[1].environment, "NCCL_MULTI_RANK_GPU_ENABLE"), "1");
+}
+
+TEST(EnvironmentTest, TellsAProcessItsDeviceAndItsShareOfIt) {
+  using spec::MemoryPolicy;
+  const struct {
+    spec::DeviceMemory memory;
+    const char* policy;
+    const char* limit;
+    const char* fraction;
+  } kCases[] = {
+      {{}, "Growth", "<absent>", "<absent>"},
+      {{.policy = MemoryPolicy::kPreallocate}, "Preallocate", "<absent>", "<absent>"},
+      {{.policy = MemoryPolicy::kLimit, .limit = 10 * testing::kGiB}, "Limit", "10737418240", "<absent>"},
+      {{.policy = MemoryPolicy::kFraction, .fraction = 0.4}, "Fraction", "<absent>", "0.4"},
+  };
+  for (const auto& test : kCases) {
+    spec::TrainingJob job = ProgramJob(Framework::kNone);
+    job.roles[0].devices.memory = test.memory;
+    const auto plan = Assign(job, {.inventory = GpuMachine(2)}, Facts());
+    ASSERT_TRUE(plan.ok());
+    const Variables& environment = plan->processes[1].environment;
+    EXPECT_EQ(Value(environment, "LOCKSTEP_DEVICE"), "GPU");
+    EXPECT_EQ(Value(environment, "LOCKSTEP_DEVICE_UUID"), Uuid(1));
+    EXPECT_EQ(Value(environment, "LOCKSTEP_SHARED_DEVICE"), "<absent>");
+    EXPECT_EQ(Value(environment, "LOCKSTEP_MEMORY_POLICY"), test.policy);
+    EXPECT_EQ(Value(environment, "LOCKSTEP_MEMORY_LIMIT"), test.limit) << test.policy;
+    EXPECT_EQ(Value(environment, "LOCKSTEP_MEMORY_FRACTION"), test.fraction) << test.policy;
+  }
+  spec::TrainingJob shared = ProgramJob(Framework::kNone);
+  shared.roles[0].devices.virtual_devices = {.per_device = 2, .memory_limit = testing::kGiB};
+  const auto plan = Assign(shared, {.inventory = GpuMachine(1)}, Facts());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(Value(plan->processes[1].environment, "LOCKSTEP_SHARED_DEVICE"), "1");
+  EXPECT_EQ(Value(plan->processes[1].environment, "LOCKSTEP_MEMORY_POLICY"), "Limit");
+  EXPECT_EQ(Value(plan->processes[1].environment, "LOCKSTEP_MEMORY_LIMIT"), "1073741824");
 }
 
 TEST(EnvironmentTest, ScrubsOtherLaunchersAndKeepsTheRest) {
