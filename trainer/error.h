@@ -45,6 +45,9 @@ struct RendezvousFailed : Error {
   explicit RendezvousFailed(const std::string& message)
       : Error(contract::kExitRendezvous, "RendezvousFailed", message) {}
 };
+struct DeviceLost : Error {
+  explicit DeviceLost(const std::string& message) : Error(contract::kExitDeviceLost, "DeviceLost", message) {}
+};
 struct OutOfMemory : Error {
   explicit OutOfMemory(const std::string& message)
       : Error(contract::kExitOutOfMemory, "OutOfMemory", message) {}

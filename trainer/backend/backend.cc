@@ -1,5 +1,7 @@
 #include "trainer/backend/backend.h"
 
+#include "trainer/error.h"
+
 namespace lockstep::trainer {
 
 std::string_view OpName(Op op) {
@@ -16,6 +18,15 @@ std::string_view OpName(Op op) {
       return "Adam";
   }
   return "?";
+}
+
+LossResult ResultOf(const LossSums& sums, int64_t outputs) {
+  if (sums.wrong_sample >= 0) {
+    throw BadData("sample " + std::to_string(sums.wrong_sample) + " of the batch has label " +
+                  std::to_string(sums.wrong_label) + "; the model has outputs 0 to " +
+                  std::to_string(outputs - 1));
+  }
+  return {.loss_sum = sums.loss_sum, .correct = sums.correct};
 }
 
 }  // namespace lockstep::trainer

@@ -17,6 +17,7 @@ struct DenseOptions {
   bool input_gradient = true;            // false for a first layer: dx is never asked for
   DataType input = DataType::kFloat32;   // of x, dx and dy, and of the products: Float32 or BFloat16
   DataType output = DataType::kFloat32;  // of y
+  bool tf32 = false;  // Float32 products may round their inputs to TF32 (where Supports says so)
   int64_t max_batch = 0;
 };
 
@@ -63,15 +64,26 @@ struct LossResult {
   int64_t correct = 0;  // samples whose largest output is the label's; 0 for MeanSquaredError
 };
 
+// A LossResult as a kernel leaves it in the backend's memory.
+struct LossSums {
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t wrong_sample = -1;  // one whose label is out of range, -1: none; the rest then means nothing
+  int64_t wrong_label = 0;    // its label
+};
+// `sums` in host memory. Throws BadData if a label was out of [0, outputs), naming sample and label.
+LossResult ResultOf(const LossSums& sums, int64_t outputs);
+
 // From the last layer's outputs y [n, outputs], float32. Labels: int32 [n] in [0, outputs) for cross-entropy,
 // from logits; float32 [n, outputs] for the mean squared error, which is the mean over the outputs of a
 // sample.
 class LossKernel {
  public:
   virtual ~LossKernel() = default;
-  // Writes dy [n, outputs] = scale · ∂(loss of the sample)/∂y, or nothing where dy is null. Throws BadData
-  // when a label is out of range (and says which).
-  virtual LossResult Compute(int64_t n, const float* y, const void* labels, float scale, void* dy) = 0;
+  // Writes *sums (in the backend's memory) and dy [n, outputs] = scale · ∂(loss of the sample)/∂y, or no dy
+  // where it is null.
+  virtual void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy,
+                       LossSums* sums) = 0;
 };
 
 // Pointers to whole flat buffers, indexed by the same offsets.
@@ -79,6 +91,8 @@ struct UpdateBuffers {
   float* parameters = nullptr;
   const float* gradients = nullptr;
   float* slots[2] = {nullptr, nullptr};
+  // In the backend's memory, read when the work runs: instead of SgdStep::learning_rate or AdamStep::alpha.
+  const float* rate = nullptr;
 };
 
 // g = gradient + 2 · l2 · w in each; Keras' formulas (keras/src/optimizers/{sgd,adam}.py).

@@ -47,6 +47,7 @@ struct Model::Impl {
     MakeStages(WithNames(config.layers));
     MakeWorkspace();
     LayOut();
+    sums = Buffer(backend.allocator(), sizeof(LossSums));
     loss = backend.MakeLoss({.kind = config.loss,
                              .outputs = stages.back().layer->outputs(),
                              .output_gradient = stages.back().layer->output_gradient_type()});
@@ -141,6 +142,18 @@ struct Model::Impl {
     }
   }
 
+  // The sums of no sample. Zero would mean that sample 0 is wrong.
+  void ClearSums() {
+    const LossSums none;
+    backend.Upload(sums.data(), &none, sizeof none);
+  }
+
+  LossResult Result() {
+    LossSums host;
+    backend.Download(&host, sums.data(), sizeof host);
+    return ResultOf(host, stages.back().layer->outputs());
+  }
+
   ModelOptions options;
   Backend& backend;
   LossKind loss_kind;
@@ -149,6 +162,7 @@ struct Model::Impl {
   Buffer workspace;
   void* output_gradients[2] = {nullptr, nullptr};  // of the layer at hand and of the one before, in turn
   std::unique_ptr<LossKernel> loss;
+  Buffer sums;
   ParameterLayout layout;
   int64_t canonical_size = 0;
   std::span<float> parameters;
@@ -217,27 +231,36 @@ void Model::ParametersChanged(int64_t begin, int64_t end) {
   }
 }
 
-LossResult Model::TrainStep(const void* inputs, const void* labels, int64_t n, float scale,
-                            const GradientsReady& on_gradients_ready) {
+void Model::EnqueueTrainStep(const void* inputs, const void* labels, int64_t n, float scale,
+                             const GradientsReady& on_gradients_ready) {
   Impl& impl = *impl_;
   if (n == 0) {
     impl.backend.Zero(impl.gradients.data(), static_cast<size_t>(impl.layout.total) * sizeof(float));
+    impl.ClearSums();
     for (size_t i = impl.stages.size(); i-- > 0;) {
       if (on_gradients_ready) on_gradients_ready(impl.stages[i].begin, impl.stages[i].end);
     }
-    return {};
+    return;
   }
   impl.Forward(inputs, n);
-  const LossResult result = impl.loss->Compute(n, last_outputs(), labels, scale, impl.output_gradients[0]);
+  impl.loss->Compute(n, last_outputs(), labels, scale, impl.output_gradients[0], impl.sums.as<LossSums>());
   impl.Backward(inputs, n, on_gradients_ready);
-  return result;
+}
+
+LossResult Model::TrainStep(const void* inputs, const void* labels, int64_t n, float scale,
+                            const GradientsReady& on_gradients_ready) {
+  EnqueueTrainStep(inputs, labels, n, scale, on_gradients_ready);
+  return impl_->Result();
 }
 
 LossResult Model::Evaluate(const void* inputs, const void* labels, int64_t n) {
   if (n == 0) return {};
   impl_->Forward(inputs, n);
-  return impl_->loss->Compute(n, last_outputs(), labels, 0, nullptr);
+  impl_->loss->Compute(n, last_outputs(), labels, 0, nullptr, impl_->sums.as<LossSums>());
+  return impl_->Result();
 }
+
+const LossSums* Model::loss_sums() const { return impl_->sums.as<LossSums>(); }
 
 const float* Model::last_outputs() const { return static_cast<const float*>(impl_->stages.back().outputs); }
 

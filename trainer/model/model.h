@@ -63,6 +63,12 @@ class Model {
   // Throws BadData for a label out of range.
   LossResult TrainStep(const void* inputs, const void* labels, int64_t n, float scale,
                        const GradientsReady& on_gradients_ready);
+  // The same, but only enqueued on a backend whose work runs behind the host; the callback then says that
+  // what completes the range is enqueued. The result comes into loss_sums().
+  void EnqueueTrainStep(const void* inputs, const void* labels, int64_t n, float scale,
+                        const GradientsReady& on_gradients_ready);
+  // In the backend's memory; of the latest TrainStep or Evaluate. See ResultOf.
+  const LossSums* loss_sums() const;
 
   // The forward pass and the loss alone. n may be 0; both passes take at most max_local_batch samples.
   LossResult Evaluate(const void* inputs, const void* labels, int64_t n);

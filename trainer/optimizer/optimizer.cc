@@ -36,9 +36,11 @@ class Sgd final : public Optimizer {
   double learning_rate() const override { return options_.learning_rate; }
   void set_learning_rate(double learning_rate) override { options_.learning_rate = learning_rate; }
 
-  void Update(int64_t, const UpdateBuffers& buffers, int64_t begin, int64_t end,
+  float Rate(int64_t) const override { return static_cast<float>(options_.learning_rate); }
+
+  void Update(int64_t step_number, const UpdateBuffers& buffers, int64_t begin, int64_t end,
               std::span<const L2Range> l2_ranges) override {
-    SgdStep step{.learning_rate = static_cast<float>(options_.learning_rate),
+    SgdStep step{.learning_rate = Rate(step_number),
                  .momentum = static_cast<float>(options_.momentum),
                  .nesterov = options_.nesterov};
     ForEachPiece(begin, end, l2_ranges, [&](int64_t from, int64_t to, float l2) {
@@ -60,15 +62,18 @@ class Adam final : public Optimizer {
   double learning_rate() const override { return options_.learning_rate; }
   void set_learning_rate(double learning_rate) override { options_.learning_rate = learning_rate; }
 
-  void Update(int64_t t, const UpdateBuffers& buffers, int64_t begin, int64_t end,
+  float Rate(int64_t step) const override {
+    const double t = static_cast<double>(step);
+    return static_cast<float>(options_.learning_rate * std::sqrt(1 - std::pow(options_.beta2, t)) /
+                              (1 - std::pow(options_.beta1, t)));
+  }
+
+  void Update(int64_t step_number, const UpdateBuffers& buffers, int64_t begin, int64_t end,
               std::span<const L2Range> l2_ranges) override {
-    const double steps = static_cast<double>(t);
-    AdamStep step{
-        .alpha = static_cast<float>(options_.learning_rate * std::sqrt(1 - std::pow(options_.beta2, steps)) /
-                                    (1 - std::pow(options_.beta1, steps))),
-        .one_minus_beta1 = static_cast<float>(1 - options_.beta1),
-        .one_minus_beta2 = static_cast<float>(1 - options_.beta2),
-        .epsilon = static_cast<float>(options_.epsilon)};
+    AdamStep step{.alpha = Rate(step_number),
+                  .one_minus_beta1 = static_cast<float>(1 - options_.beta1),
+                  .one_minus_beta2 = static_cast<float>(1 - options_.beta2),
+                  .epsilon = static_cast<float>(options_.epsilon)};
     ForEachPiece(begin, end, l2_ranges, [&](int64_t from, int64_t to, float l2) {
       step.l2 = l2;
       backend_.Adam(step, buffers, from, to);

@@ -40,6 +40,10 @@ class Optimizer {
   virtual void Update(int64_t step, const UpdateBuffers& buffers, int64_t begin, int64_t end,
                       std::span<const L2Range> l2_ranges) = 0;
 
+  // What the rule multiplies by at `step`: SGD's learning rate, Adam's alpha. It is all that changes from
+  // step to step; UpdateBuffers::rate may hold it.
+  virtual float Rate(int64_t step) const = 0;
+
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double learning_rate) = 0;
 };

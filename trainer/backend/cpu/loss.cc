@@ -1,10 +1,7 @@
 #include "trainer/backend/cpu/loss.h"
 
 #include <cmath>
-#include <string>
 #include <vector>
-
-#include "trainer/error.h"
 
 namespace lockstep::trainer::cpu {
 namespace {
@@ -37,7 +34,8 @@ class SparseCategoricalCrossentropy final : public LossKernel {
   SparseCategoricalCrossentropy(const LossOptions& options, const VectorKernels& kernels)
       : outputs_(options.outputs), kernels_(kernels), sink_(options.output_gradient, kernels) {}
 
-  LossResult Compute(int64_t n, const float* y, const void* labels, float scale, void* dy) override {
+  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy,
+               LossSums* sums) override {
     const ScopedFlushDenormals flush;
     const auto* label = static_cast<const int32_t*>(labels);
     if (sums_.size() < static_cast<size_t>(n)) {
@@ -47,24 +45,25 @@ class SparseCategoricalCrossentropy final : public LossKernel {
     }
     kernels_.exponentials(n, outputs_, y, exponentials_.data(), sums_.data(), maxima_.data());
 
-    LossResult result;
+    LossSums& result = *sums;
+    result = {};
     for (int64_t r = 0; r < n; ++r) {
       if (label[r] < 0 || label[r] >= outputs_) {
-        throw BadData("sample " + std::to_string(r) + " of the batch has label " + std::to_string(label[r]) +
-                      "; the model has outputs 0 to " + std::to_string(outputs_ - 1));
+        result.wrong_sample = r;
+        result.wrong_label = label[r];
+        return;
       }
       const float* row = y + r * outputs_;
       result.loss_sum += std::log(static_cast<double>(sums_[static_cast<size_t>(r)])) +
                          (static_cast<double>(maxima_[static_cast<size_t>(r)]) - row[label[r]]);
       result.correct += IsFirstLargest(row, label[r], maxima_[static_cast<size_t>(r)]) ? 1 : 0;
     }
-    if (dy == nullptr) return result;
+    if (dy == nullptr) return;
 
     float* gradient = sink_.Begin(n * outputs_, dy);
     kernels_.scale_rows(n, outputs_, exponentials_.data(), sums_.data(), scale, gradient);
     for (int64_t r = 0; r < n; ++r) gradient[r * outputs_ + label[r]] -= scale;
     sink_.End(n * outputs_, dy);
-    return result;
   }
 
  private:
@@ -91,7 +90,8 @@ class MeanSquaredError final : public LossKernel {
   MeanSquaredError(const LossOptions& options, const VectorKernels& kernels)
       : outputs_(options.outputs), sink_(options.output_gradient, kernels) {}
 
-  LossResult Compute(int64_t n, const float* y, const void* labels, float scale, void* dy) override {
+  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy,
+               LossSums* sums) override {
     const ScopedFlushDenormals flush;
     const auto* target = static_cast<const float*>(labels);
     const int64_t count = n * outputs_;
@@ -106,7 +106,7 @@ class MeanSquaredError final : public LossKernel {
       for (int64_t i = 0; i < count; ++i) gradient[i] = factor * (y[i] - target[i]);
       sink_.End(count, dy);
     }
-    return {.loss_sum = sum / static_cast<double>(outputs_), .correct = 0};
+    *sums = {.loss_sum = sum / static_cast<double>(outputs_)};
   }
 
  private:
