@@ -136,6 +136,7 @@ int Run(EventWriter& events) {
   TrainLoop loop({.config = config,
                   .environment = environment,
                   .dataset = dataset.view(),
+                  .backend = *backend,
                   .model = model,
                   .optimizer = *optimizer,
                   .strategy = *strategy,

@@ -12,10 +12,8 @@ namespace lockstep::trainer {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // Resident memory of this process in bytes; 0 where /proc does not say.
@@ -45,15 +43,15 @@ TrainLoop::TrainLoop(const Parts& parts)
       sampler_({.samples = parts.dataset.training().count,
                 .batch_size = parts.config.batch_size,
                 .seed = parts.config.seed}),
+      total_steps_(sampler_.batches_per_epoch() * parts.config.epochs),
       capacity_(MaxLocalBatch(parts.config, parts.environment.world.size)),
-      inputs_(HostAllocator(), capacity_ * parts.model.features() * SizeOf(parts.model.input_type())),
-      labels_(HostAllocator(), capacity_ * sizeof(int32_t)) {}
+      feed_(MakeBatchFeed(parts.dataset, parts.model, parts.backend, capacity_)) {}
 
 bool TrainLoop::MeasuresAccuracy() const { return !parts_.config.model.metrics.empty(); }
 
 void TrainLoop::SetPhase(const char* phase) { parts_.events.Write(contract::PhaseEvent{.phase = phase}); }
 
-TrainingPosition TrainLoop::Start() {
+TrainingPosition TrainLoop::Resume() {
   TrainingPosition position;
   if (parts_.checkpointing != nullptr) {
     if (const auto resumed = parts_.checkpointing->Resume()) {
@@ -71,67 +69,27 @@ TrainingPosition TrainLoop::Start() {
 }
 
 TrainingEnd TrainLoop::Run() {
-  const Config& config = parts_.config;
-  const int64_t total_steps = sampler_.batches_per_epoch() * config.epochs;
-  TrainingPosition position = Start();
+  const int64_t epochs = parts_.config.epochs;
+  done_ = Resume();
+  next_ = done_.data;
   parts_.events.Write(contract::ReadyEvent{});
   SetPhase("Training");
 
   bool stop = false;
-  double epoch_seconds = 0;
-  int64_t epoch_steps = 0;
-  while (!stop && position.data.epoch < config.epochs) {
-    const auto start = Clock::now();
-    const data::Range batch = sampler_.BatchAt(position.data);
-    const strategy::StepResult result = Step(position);
-    stop = result.stop;
-
-    const int64_t epoch = position.data.epoch;
-    position.step += 1;
-    position.data = sampler_.Next(position.data);
-    position.epoch.loss += result.loss * static_cast<double>(result.samples);
-    position.epoch.correct += result.correct;
-    position.epoch.samples += result.samples;
-    if (ledger_ != nullptr) {
-      const Status noted = ledger_->Append(position.step, epoch, batch.first, batch.count);
-      if (!noted.ok()) throw BadData("ledger: " + noted.message());
-    }
-    const double seconds = SecondsSince(start);
-    epoch_seconds += seconds;
-    epoch_steps += 1;
-    const data::Range mine =
-        data::ShardOf(batch, parts_.environment.world.rank, parts_.environment.world.size);
-    parts_.events.WriteStep({.step = position.step,
-                             .total_steps = total_steps,
-                             .epoch = epoch,
-                             .samples = result.samples,
-                             .loss = result.loss,
-                             .learning_rate = parts_.optimizer.learning_rate(),
-                             .seconds = seconds,
-                             .collective_seconds = result.collective_seconds,
-                             .collective_bytes = result.collective_bytes,
-                             .flops = static_cast<double>(parts_.model.training_flops() * mine.count)});
-
-    const bool end_of_epoch = position.data.epoch != epoch;
-    if (end_of_epoch) {
-      const double samples_per_second =
-          epoch_seconds > 0
-              ? static_cast<double>(std::min(epoch_steps * config.batch_size, position.epoch.samples)) /
-                    epoch_seconds
-              : 0;
-      EndEpoch(position, samples_per_second);
-      position.epoch = {};
-      epoch_seconds = 0;
-      epoch_steps = 0;
-    }
-    const bool done = position.data.epoch == config.epochs;
-    if (parts_.checkpointing != nullptr &&
-        (stop || done || parts_.checkpointing->Due(position.step, end_of_epoch))) {
-      parts_.checkpointing->Save(position);
+  while (true) {
+    while (!stop && MayStartStep()) StartStep();
+    if (started_.empty()) break;
+    const int64_t epoch = started_.front().at.epoch;
+    stop = FinishStep() || stop;
+    const bool end_of_epoch = done_.data.epoch != epoch;
+    if (end_of_epoch) EndEpoch();
+    const bool ends = started_.empty() && (stop || done_.data.epoch == epochs);
+    if (ends ? parts_.checkpointing != nullptr : CheckpointIsDue(done_.step, end_of_epoch)) {
+      parts_.checkpointing->Save(done_);
     }
   }
 
-  if (stop && position.data.epoch < config.epochs) {
+  if (done_.data.epoch < epochs) {
     if (parts_.checkpointing != nullptr) {
       SetPhase("Checkpointing");
       parts_.checkpointing->Flush();
@@ -140,7 +98,7 @@ TrainingEnd TrainLoop::Run() {
     return TrainingEnd::kStopped;
   }
   if (parts_.dataset.test().count > 0) {
-    const Evaluation test = Evaluate("test", parts_.dataset.test(), config.epochs - 1);
+    const Evaluation test = Evaluate("test", parts_.dataset.test(), epochs - 1);
     if (Reports()) {
       std::string line = Format("test: loss %.4f", test.loss);
       if (MeasuresAccuracy()) line += Format(", accuracy %.4f", test.accuracy);
@@ -155,33 +113,66 @@ TrainingEnd TrainLoop::Run() {
   return TrainingEnd::kDone;
 }
 
-template <typename Samples>
-void TrainLoop::Gather(const Samples& samples) {
-  if (parts_.model.input_type() == DataType::kBFloat16) {
-    parts_.dataset.GatherBfloat16(samples, inputs_.as<uint16_t>());
-  } else {
-    parts_.dataset.Gather(samples, inputs_.as<float>());
-  }
-  if (parts_.model.loss() == LossKind::kMeanSquaredError) {
-    parts_.dataset.GatherValues(samples, labels_.as<float>());
-  } else {
-    parts_.dataset.GatherLabels(samples, labels_.as<int32_t>());
-  }
+bool TrainLoop::MayStartStep() const {
+  if (next_.epoch == parts_.config.epochs) return false;
+  if (started_.empty()) return true;
+  const auto in_flight = static_cast<int64_t>(started_.size());
+  return in_flight < parts_.strategy.max_in_flight() && next_.epoch == started_.back().at.epoch &&
+         !CheckpointIsDue(done_.step + in_flight, false);
 }
 
-strategy::StepResult TrainLoop::Step(const TrainingPosition& position) {
+void TrainLoop::StartStep() {
   const strategy::World& world = parts_.environment.world;
-  const auto shard = sampler_.Shard(position.data, world.rank, world.size);
-  Gather(shard);
-  return parts_.strategy.TrainStep({.inputs = inputs_.data(),
-                                    .labels = labels_.data(),
-                                    .local_samples = static_cast<int64_t>(shard.size()),
-                                    .global_samples = sampler_.BatchAt(position.data).count});
+  started_.push_back({next_, Clock::now()});
+  const auto shard = sampler_.Shard(next_, world.rank, world.size);
+  const BatchFeed::Batch batch = feed_->Load(shard);
+  parts_.strategy.StartStep({.inputs = batch.inputs,
+                             .labels = batch.labels,
+                             .local_samples = static_cast<int64_t>(shard.size()),
+                             .global_samples = sampler_.BatchAt(next_).count});
+  next_ = sampler_.Next(next_);
 }
 
-void TrainLoop::EndEpoch(const TrainingPosition& position, double samples_per_second) {
-  const EpochSums& sums = position.epoch;
-  const int64_t epoch = position.data.epoch - 1;
+bool TrainLoop::FinishStep() {
+  const Started started = started_.front();
+  const strategy::StepResult result = parts_.strategy.FinishStep();
+  started_.pop_front();
+
+  done_.step += 1;
+  done_.data = sampler_.Next(started.at);
+  done_.epoch.loss += result.loss * static_cast<double>(result.samples);
+  done_.epoch.correct += result.correct;
+  done_.epoch.samples += result.samples;
+  const data::Range batch = sampler_.BatchAt(started.at);
+  if (ledger_ != nullptr) {
+    const Status noted = ledger_->Append(done_.step, started.at.epoch, batch.first, batch.count);
+    if (!noted.ok()) throw BadData("ledger: " + noted.message());
+  }
+  // Steps in flight overlap: each takes from the end of the one before.
+  const double seconds = SecondsSince(std::max(started.time, finished_));
+  finished_ = Clock::now();
+  epoch_.seconds += seconds;
+  epoch_.steps += 1;
+  const strategy::World& world = parts_.environment.world;
+  parts_.events.WriteStep({.step = done_.step,
+                           .total_steps = total_steps_,
+                           .epoch = started.at.epoch,
+                           .samples = result.samples,
+                           .loss = result.loss,
+                           .learning_rate = parts_.optimizer.learning_rate(),
+                           .seconds = seconds,
+                           .collective_seconds = result.collective_seconds,
+                           .collective_bytes = result.collective_bytes,
+                           .flops = static_cast<double>(parts_.model.training_flops() *
+                                                        data::ShardOf(batch, world.rank, world.size).count)});
+  return result.stop;
+}
+
+void TrainLoop::EndEpoch() {
+  const EpochSums& sums = done_.epoch;
+  const int64_t epoch = done_.data.epoch - 1;
+  const int64_t samples = std::min(epoch_.steps * parts_.config.batch_size, sums.samples);
+  const double samples_per_second = epoch_.seconds > 0 ? static_cast<double>(samples) / epoch_.seconds : 0;
   parts_.events.Write(contract::MemoryEvent{.bytes = ResidentBytes(), .kind = "used"});
   std::string line =
       Format("epoch %ld/%ld: loss %.4f", static_cast<long>(epoch + 1),
@@ -200,6 +191,8 @@ void TrainLoop::EndEpoch(const TrainingPosition& position, double samples_per_se
     std::puts(line.c_str());
     std::fflush(stdout);
   }
+  done_.epoch = {};
+  epoch_ = {};
 }
 
 TrainLoop::Evaluation TrainLoop::Evaluate(const char* split, data::Range samples, int64_t epoch) {
@@ -210,8 +203,8 @@ TrainLoop::Evaluation TrainLoop::Evaluate(const char* split, data::Range samples
   strategy::Totals local;
   for (int64_t done = 0; done < mine.count;) {
     const int64_t count = std::min(capacity_, mine.count - done);
-    Gather(data::Range{mine.first + done, count});
-    const LossResult result = parts_.model.Evaluate(inputs_.data(), labels_.data(), count);
+    const BatchFeed::Batch batch = feed_->Load(data::Range{mine.first + done, count});
+    const LossResult result = parts_.model.Evaluate(batch.inputs, batch.labels, count);
     local.loss_sum += result.loss_sum;
     local.correct += result.correct;
     local.samples += count;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <memory>
-#include <vector>
 
+#include "trainer/batch_feed.h"
 #include "trainer/checkpoint/ledger.h"
 #include "trainer/checkpointing.h"
 #include "trainer/config.h"
@@ -13,7 +15,6 @@
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/process_environment.h"
 #include "trainer/strategy/strategy.h"
-#include "trainer/tensor/buffer.h"
 
 namespace lockstep::trainer {
 
@@ -30,6 +31,7 @@ class TrainLoop {
     const Config& config;
     const ProcessEnvironment& environment;
     const data::DatasetView& dataset;
+    Backend& backend;
     Model& model;
     Optimizer& optimizer;
     strategy::Strategy& strategy;
@@ -49,23 +51,46 @@ class TrainLoop {
     double accuracy = 0;
   };
 
-  TrainingPosition Start();
-  strategy::StepResult Step(const TrainingPosition& position);
-  void EndEpoch(const TrainingPosition& position, double samples_per_second);
+  TrainingPosition Resume();
+  // Starts the step after those in flight.
+  void StartStep();
+  // Whether that step may begin before those in flight are done: not past the end of an epoch, nor past a
+  // step whose checkpoint is due, since the parameters must then be those of that step.
+  bool MayStartStep() const;
+  // The oldest in flight becomes part of `done_`; tells of it. Returns whether all are to stop.
+  bool FinishStep();
+  void EndEpoch();
   Evaluation Evaluate(const char* split, data::Range samples, int64_t epoch);
-  // Fills the batch's buffers with these samples (indices or a range).
-  template <typename Samples>
-  void Gather(const Samples& samples);
   void SetPhase(const char* phase);
   bool Reports() const { return parts_.environment.world.rank == 0; }
   bool MeasuresAccuracy() const;
+  bool CheckpointIsDue(int64_t step, bool end_of_epoch) const {
+    return parts_.checkpointing != nullptr && parts_.checkpointing->Due(step, end_of_epoch);
+  }
+
+  using Clock = std::chrono::steady_clock;
+  struct Started {
+    data::Position at;
+    Clock::time_point time;
+  };
+  // Of the epoch at hand, since this process began or went on with it.
+  struct EpochClock {
+    double seconds = 0;
+    int64_t steps = 0;
+  };
 
   Parts parts_;
   data::Sampler sampler_;
-  int64_t capacity_;  // samples that the buffers hold
-  Buffer inputs_;
-  Buffer labels_;
+  int64_t total_steps_;
+  int64_t capacity_;  // samples that the feed takes at once
+  std::unique_ptr<BatchFeed> feed_;
   std::unique_ptr<checkpoint::LedgerWriter> ledger_;
+
+  TrainingPosition done_;        // after the last finished step
+  data::Position next_;          // where the next step to start is
+  std::deque<Started> started_;  // and not finished; the oldest first
+  Clock::time_point finished_;   // when the last finished step was
+  EpochClock epoch_;
 };
 
 // How many samples a rank must hold at most.

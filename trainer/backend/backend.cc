@@ -21,8 +21,8 @@ std::string_view OpName(Op op) {
 }
 
 LossResult ResultOf(const LossSums& sums, int64_t outputs) {
-  if (sums.wrong_sample >= 0) {
-    throw BadData("sample " + std::to_string(sums.wrong_sample) + " of the batch has label " +
+  if (sums.wrong > 0) {
+    throw BadData("sample " + std::to_string(sums.wrong - 1) + " of the batch has label " +
                   std::to_string(sums.wrong_label) + "; the model has outputs 0 to " +
                   std::to_string(outputs - 1));
   }

@@ -68,8 +68,8 @@ struct LossResult {
 struct LossSums {
   double loss_sum = 0;
   int64_t correct = 0;
-  int64_t wrong_sample = -1;  // one whose label is out of range, -1: none; the rest then means nothing
-  int64_t wrong_label = 0;    // its label
+  int64_t wrong = 0;        // 1 + a sample whose label is out of range; 0: none. The rest then means nothing
+  int64_t wrong_label = 0;  // its label
 };
 // `sums` in host memory. Throws BadData if a label was out of [0, outputs), naming sample and label.
 LossResult ResultOf(const LossSums& sums, int64_t outputs);

@@ -77,6 +77,9 @@ class DatasetView {
 
   // The stored bytes of a sample, unscaled.
   std::span<const std::byte> RawSample(int64_t index) const;
+  // All of them, by sample number, and all targets, int32 or float32.
+  const std::byte* raw_samples() const { return samples_; }
+  const std::byte* raw_targets() const { return targets_; }
 
  private:
   DatasetView(const DatasetPlan& plan, const std::byte* samples, const std::byte* targets)

@@ -142,12 +142,6 @@ struct Model::Impl {
     }
   }
 
-  // The sums of no sample. Zero would mean that sample 0 is wrong.
-  void ClearSums() {
-    const LossSums none;
-    backend.Upload(sums.data(), &none, sizeof none);
-  }
-
   LossResult Result() {
     LossSums host;
     backend.Download(&host, sums.data(), sizeof host);
@@ -236,7 +230,7 @@ void Model::EnqueueTrainStep(const void* inputs, const void* labels, int64_t n, 
   Impl& impl = *impl_;
   if (n == 0) {
     impl.backend.Zero(impl.gradients.data(), static_cast<size_t>(impl.layout.total) * sizeof(float));
-    impl.ClearSums();
+    impl.backend.Zero(impl.sums.data(), sizeof(LossSums));
     for (size_t i = impl.stages.size(); i-- > 0;) {
       if (on_gradients_ready) on_gradients_ready(impl.stages[i].begin, impl.stages[i].end);
     }

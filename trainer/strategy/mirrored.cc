@@ -39,7 +39,7 @@ void Mirrored::Prepare() {
   }
 }
 
-StepResult Mirrored::TrainStep(const Batch& batch) {
+StepResult Mirrored::Step(const Batch& batch) {
   next_out_ = next_near_ = next_far_ = 0;
   summing_ = updating_ = {};
   const double penalty = Penalty();

@@ -20,9 +20,9 @@ namespace lockstep::trainer::strategy {
 class Mirrored final : public Replicated {
  public:
   using Replicated::Replicated;
-  StepResult TrainStep(const Batch& batch) override;
 
  protected:
+  StepResult Step(const Batch& batch) override;
   void Prepare() override;
 
  private:

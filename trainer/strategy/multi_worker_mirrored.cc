@@ -49,7 +49,7 @@ MultiWorkerMirrored::~MultiWorkerMirrored() {
   thread_.join();
 }
 
-StepResult MultiWorkerMirrored::TrainStep(const Batch& batch) {
+StepResult MultiWorkerMirrored::Step(const Batch& batch) {
   updated_ = 0;
   updating_ = {};
   const double penalty = Penalty();

@@ -24,9 +24,9 @@ class MultiWorkerMirrored final : public Replicated {
  public:
   using Replicated::Replicated;
   ~MultiWorkerMirrored() override;
-  StepResult TrainStep(const Batch& batch) override;
 
  protected:
+  StepResult Step(const Batch& batch) override;
   void Prepare() override;
 
  private:

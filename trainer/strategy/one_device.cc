@@ -2,7 +2,7 @@
 
 namespace lockstep::trainer::strategy {
 
-StepResult OneDevice::TrainStep(const Batch& batch) {
+StepResult OneDevice::Step(const Batch& batch) {
   const double penalty = Penalty();
   const auto update = [&](int64_t begin, int64_t end) {
     Update(static_cast<size_t>(begin), static_cast<size_t>(end));

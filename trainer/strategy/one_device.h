@@ -9,7 +9,9 @@ namespace lockstep::trainer::strategy {
 class OneDevice final : public Replicated {
  public:
   using Replicated::Replicated;
-  StepResult TrainStep(const Batch& batch) override;
+
+ protected:
+  StepResult Step(const Batch& batch) override;
 };
 
 }  // namespace lockstep::trainer::strategy

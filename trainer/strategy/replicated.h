@@ -20,6 +20,8 @@ class Replicated : public Strategy {
   explicit Replicated(const Options& options) : options_(options) {}
 
   void Setup(Model& model, Optimizer& optimizer, uint64_t seed) override;
+  void StartStep(const Batch& batch) override { result_ = Step(batch); }
+  StepResult FinishStep() override { return result_; }
   Totals Sum(const Totals& local) override;
   void Finish() override;
   std::span<const float> parameters() const override { return {parameters_, total()}; }
@@ -56,6 +58,7 @@ class Replicated : public Strategy {
     alignas(64) std::array<Report, 2> sums;    // of Sum
   };
 
+  virtual StepResult Step(const Batch& batch) = 0;
   // Called at the end of Setup.
   virtual void Prepare() {}
 
@@ -109,6 +112,7 @@ class Replicated : public Strategy {
   collectives::SharedSegment control_, buffers_;
   std::vector<const float*> from_;  // SumGradients'
   uint64_t sums_ = 0;
+  StepResult result_;
 };
 
 }  // namespace lockstep::trainer::strategy

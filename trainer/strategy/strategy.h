@@ -60,7 +60,8 @@ struct Options {
   collectives::InProcessSegments* segments = nullptr;    // ranks are threads of this process (tests)
 };
 
-// This rank's share of a global batch. What the pointers mean is Model::TrainStep's.
+// This rank's share of a global batch. What the pointers mean is Model::TrainStep's. On a device they
+// alternate between a few places, so what was recorded of a step belongs to the places it was recorded with.
 struct Batch {
   const void* inputs = nullptr;
   const void* labels = nullptr;
@@ -102,8 +103,19 @@ class Strategy {
   // (naming who did not come), OutOfMemory, BadModel (ranks differ).
   virtual void Setup(Model& model, Optimizer& optimizer, uint64_t seed) = 0;
 
-  // One step of the whole job: gradients of the local samples, their sum over the ranks, the update.
-  virtual StepResult TrainStep(const Batch& batch) = 0;
+  // One step of the whole job: gradients of the local samples, their sum over the ranks, the update. On a
+  // device the work is only enqueued; the batch must stay as the backend demands of what is enqueued. At most
+  // max_in_flight() steps may be started and not finished.
+  virtual void StartStep(const Batch& batch) = 0;
+  // The result of the oldest step that is not finished; waits for it.
+  virtual StepResult FinishStep() = 0;
+  // The same on every rank.
+  virtual int max_in_flight() const { return 1; }
+  // A step alone.
+  StepResult TrainStep(const Batch& batch) {
+    StartStep(batch);
+    return FinishStep();
+  }
 
   // Totals over the ranks, the same on each; for evaluation, whose passes are the caller's (Model::Evaluate).
   virtual Totals Sum(const Totals& local) = 0;
@@ -111,7 +123,7 @@ class Strategy {
   // All have come to here. To be called before the end, so that nobody leaves while others still need it.
   virtual void Finish() = 0;
 
-  // What a checkpoint holds, in the layout's order, current between two calls of TrainStep. Shared with other
+  // What a checkpoint holds, in the layout's order, current while no step is in flight. Shared with other
   // ranks: read only. Valid after Setup. step(): updates done, those before a restored checkpoint included.
   virtual std::span<const float> parameters() const = 0;
   virtual std::span<const float> slot(int index) const = 0;

@@ -49,7 +49,7 @@ class SparseCategoricalCrossentropy final : public LossKernel {
     result = {};
     for (int64_t r = 0; r < n; ++r) {
       if (label[r] < 0 || label[r] >= outputs_) {
-        result.wrong_sample = r;
+        result.wrong = r + 1;
         result.wrong_label = label[r];
         return;
       }
