@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/contract/exit_codes.h"
+#include "common/inherited_environment.h"
 #include "launcher/cli/commands.h"
 #include "launcher/placement/discover.h"
 #include "launcher/placement/render.h"
@@ -16,7 +17,8 @@ void AddDevices(CLI::App& app, Action& action) {
   command->add_option("-o,--output", *format, "text or json")->check(CLI::IsMember({"text", "json"}));
   command->callback([&action, format] {
     action = [format] {
-      const placement::Inventory inventory = placement::Discover();
+      const placement::Inventory inventory =
+          placement::Discover(placement::DiscoverOptionsFrom(InheritedEnvironment(), /*gpus=*/true));
       std::cout << (*format == "json" ? placement::RenderInventoryJson(inventory)
                                       : placement::RenderInventoryTable(inventory));
       return contract::kExitDone;

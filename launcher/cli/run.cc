@@ -7,8 +7,8 @@
 #include "common/contract/exit_codes.h"
 #include "common/inherited_environment.h"
 #include "launcher/cli/commands.h"
+#include "launcher/job/machine.h"
 #include "launcher/job/runner.h"
-#include "launcher/placement/discover.h"
 #include "launcher/placement/render.h"
 #include "launcher/process/guard.h"
 #include "launcher/spec/manifest.h"
@@ -87,12 +87,9 @@ int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
   facts.master_address = "127.0.0.1";
   facts.trainer_program = job::TrainerProgram();
   facts.inherited = inherited;
-  const auto plan =
-      placement::Assign(job,
-                        {.role = role,
-                         .inventory = placement::Discover({.gpus = placement::NeedsGpus(job, role)}),
-                         .inherited = inherited},
-                        facts);
+  const placement::DeviceRequest request = job::RequestDevices(job, role, inherited);
+  facts.cuda_plugin = request.cuda_plugin;
+  const auto plan = placement::Assign(job, request, facts);
   if (!plan.ok()) {
     std::cerr << "lockstep: " << plan.status().message() << "\n";
     return contract::kExitUsage;
@@ -103,6 +100,9 @@ int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
       std::cerr << "lockstep: " << divides.message() << "\n";
       return contract::kExitUsage;
     }
+  }
+  if (plan->type == spec::DeviceType::kGpu) {
+    std::cerr << "lockstep: " << placement::CountDevices(*plan) << "\n";
   }
   for (const std::string& notice : plan->notices) std::cerr << "lockstep: " << notice << "\n";
   std::cout << placement::RenderPlan(

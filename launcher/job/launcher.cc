@@ -12,8 +12,8 @@
 #include "common/contract/exit_codes.h"
 #include "common/contract/token.h"
 #include "common/inherited_environment.h"
+#include "launcher/job/machine.h"
 #include "launcher/job/translate.h"
-#include "launcher/placement/discover.h"
 #include "launcher/placement/render.h"
 #include "launcher/process/failure_report.h"
 #include "launcher/spec/json.h"
@@ -89,7 +89,7 @@ Status Launcher::Start() {
   auto folder = RunFolder::Create(options_.run_folder, options_.job.name);
   LOCKSTEP_RETURN_IF_ERROR(folder.status());
   folder_ = std::move(*folder);
-  LOCKSTEP_RETURN_IF_ERROR(WriteFile(folder_->manifest_file(), spec::ToJson(options_.job) + "\n"));
+  LOCKSTEP_RETURN_IF_ERROR(WriteFile(folder_->manifest_file(), spec::ToJson(job_) + "\n"));
   auto output = process::OutputLog::Create(*loop_, {.folder = folder_->path(), .console = console_.get()});
   LOCKSTEP_RETURN_IF_ERROR(output.status());
   output_ = std::move(*output);
@@ -99,12 +99,11 @@ Status Launcher::Start() {
 
 Status Launcher::Assign() {
   inherited_ = InheritedEnvironment();
-  const placement::Inventory inventory =
-      placement::Discover({.gpus = placement::NeedsGpus(options_.job, kRole)});
-  auto assignment = placement::AssignDevices(
-      options_.job, {.role = kRole, .inventory = inventory, .inherited = inherited_});
+  devices_ = RequestDevices(options_.job, kRole, inherited_);
+  auto assignment = placement::AssignDevices(options_.job, devices_);
   LOCKSTEP_RETURN_IF_ERROR(assignment.status());
   assignment_ = std::move(*assignment);
+  job_ = placement::Resolved(options_.job, assignment_);
   const spec::Role& role = WorkerOf(options_.job);
   if (options_.job.trainer) {
     LOCKSTEP_RETURN_IF_ERROR(
@@ -209,10 +208,17 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   facts.token_file = token_file_;
   facts.trainer_program = TrainerProgram();
   facts.trainer_config = folder_->manifest_file();
+  facts.cuda_plugin = devices_.cuda_plugin;
   facts.inherited = inherited_;
-  const Result<placement::Plan> plan = placement::MakeEnvironment(options_.job, assignment_, facts);
+  const Result<placement::Plan> plan = placement::MakeEnvironment(job_, assignment_, facts);
   if (!plan.ok()) return Finish(contract::kExitUsage, plan.status().message());
-  if (start.generation == 0 && WorkerOf(options_.job).devices.log_placement) {
+  const bool log_placement = WorkerOf(job_).devices.log_placement;
+  if (log_placement) {
+    SayAlways(placement::CountDevices(*plan));
+  } else if (plan->type == spec::DeviceType::kGpu) {
+    Say(placement::CountDevices(*plan));
+  }
+  if (log_placement) {
     for (const std::string& line : placement::DescribePlacement(*plan)) SayAlways(line);
   }
 

@@ -66,7 +66,9 @@ class Launcher {
   std::string token_file_;
   bool own_token_ = false;
   placement::Environment inherited_;
+  placement::DeviceRequest devices_;  // this machine, as the job may use it
   placement::DeviceAssignment assignment_;
+  spec::TrainingJob job_;  // the manifest as this machine carries it out
   std::unique_ptr<telemetry::JobMetrics> metrics_;
   std::unique_ptr<telemetry::JobState> state_;
   std::unique_ptr<http::HttpServer> http_;

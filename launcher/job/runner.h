@@ -24,7 +24,4 @@ struct RunOptions {
 // be called inside process::RunGuarded.
 int Run(const RunOptions& options);
 
-// The path of lockstep-trainer: beside this program, else as the PATH has it.
-std::string TrainerProgram();
-
 }  // namespace lockstep::job

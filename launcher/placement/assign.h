@@ -29,8 +29,10 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct DeviceRequest {
   std::string role = "worker";
-  Inventory inventory = {};    // of this machine
-  Environment inherited = {};  // of the launcher
+  Inventory inventory = {};      // of this machine
+  Environment inherited = {};    // of the launcher
+  std::string cuda_plugin = {};  // path of the trainer's liblockstep-cuda.so; empty: not installed
+  bool mps_control = false;      // nvidia-cuda-mps-control can be started
 };
 
 // How much of a device's memory a process may take.
@@ -62,9 +64,14 @@ struct DeviceAssignment {
   spec::DeviceType type = spec::DeviceType::kCpu;
   int physical_devices = 0;  // GPUs or MIG slices that could be used, whether chosen or not; 1 for the CPU
   int logical_devices = 0;   // after `devices.virtual`; for the CPU the processes' shares
+  // What sums the gradients where it is not what the manifest says (NCCL without GPUs, with softPlacement).
+  std::optional<spec::CrossDeviceOps> cross_device_ops;
   bool shared_gpus = false;  // several processes on one physical GPU
   std::vector<std::string> notices = {};
 };
+
+// The manifest as this machine carries it out: what `assignment` decided otherwise is changed in it.
+spec::TrainingJob Resolved(const spec::TrainingJob& job, const DeviceAssignment& assignment);
 
 // Whether the role could use a GPU: false means that Discover need not ask for them.
 bool NeedsGpus(const spec::TrainingJob& job, const std::string& role);

@@ -49,13 +49,27 @@ int DefaultCpuProcesses(const spec::TrainingJob& job, const RoleView& view, cons
   return even;
 }
 
-Result<int> CountGpuProcesses(const RoleView& view, const DeviceChoice& choice, Visibility visibility) {
+// The processes that nobody gave a number of: one a slot, but for what is one process by nature.
+int DefaultGpuProcesses(const spec::TrainingJob& job, const RoleView& view, int slots, Visibility visibility,
+                        std::vector<std::string>& notices) {
+  if (view.framework() == Framework::kTensorFlow && visibility == Visibility::kPerReplica) return 1;
+  if (view.program != nullptr) return slots;
+  if (job.strategy.type == spec::StrategyType::kOneDevice) return 1;
+  const int even = EvenForBatch(job, *view.role, slots);
+  if (even < slots) {
+    AddNotice(notices, std::to_string(even) + " processes for " + std::to_string(slots) +
+                           " devices: over more, spec.trainer.batchSize " +
+                           std::to_string(job.trainer->batch_size) + " does not come out even");
+  }
+  return even;
+}
+
+Result<int> CountGpuProcesses(const spec::TrainingJob& job, const RoleView& view, const DeviceChoice& choice,
+                              Visibility visibility, std::vector<std::string>& notices) {
   const int per_device = PerDevice(view.role->devices);
   const auto gpus = static_cast<int>(choice.gpus.size());
   const int slots = gpus * per_device;
-  if (!view.role->processes_per_replica) {
-    return view.framework() == Framework::kTensorFlow && visibility == Visibility::kPerReplica ? 1 : slots;
-  }
+  if (!view.role->processes_per_replica) return DefaultGpuProcesses(job, view, slots, visibility, notices);
   const int wanted = *view.role->processes_per_replica;
   if (wanted <= slots) return wanted;
   return InvalidArgument(view.field + "processesPerReplica: " + std::to_string(wanted) + " processes for " +
@@ -65,17 +79,17 @@ Result<int> CountGpuProcesses(const RoleView& view, const DeviceChoice& choice, 
                          std::to_string((wanted + gpus - 1) / gpus));
 }
 
-// Which of `gpus` process `index` of `count` computes on.
+// Which of `gpus` process `index` of `count` computes on. Our trainer has one device a process (`trainer`).
 std::vector<PoolDevice> OwnGpus(const std::vector<PoolDevice>& gpus, size_t index, size_t count,
-                                Visibility visibility) {
+                                Visibility visibility, bool trainer) {
   const size_t total = gpus.size();
   if (visibility == Visibility::kPerReplica) {
     // A single process has them all; of several, each picks by set_device(LOCAL_RANK % count of devices).
-    if (count == 1) return gpus;
+    if (count == 1 && !trainer) return gpus;
     return {gpus[index % total]};
   }
   // A process sees one MIG slice at most, and it cannot be given half of an odd device.
-  if (count <= total && total % count == 0 && !HasSlices(gpus)) {
+  if (count <= total && total % count == 0 && !HasSlices(gpus) && !trainer) {
     const size_t each = total / count;
     const auto first = gpus.begin() + static_cast<std::ptrdiff_t>(index * each);
     return {first, first + static_cast<std::ptrdiff_t>(each)};
@@ -111,7 +125,7 @@ Status GiveGpus(const RoleView& view, const DeviceChoice& choice, const DeviceRe
   std::map<std::string, int> sharers;  // by device
   std::map<int, int> on_gpu;           // by physical GPU
   for (size_t i = 0; i < count; ++i) {
-    own[i] = OwnGpus(choice.gpus, i, count, assignment.visibility);
+    own[i] = OwnGpus(choice.gpus, i, count, assignment.visibility, view.program == nullptr);
     std::set<int> physical;
     for (const PoolDevice& gpu : own[i]) {
       ++sharers[gpu.id];
@@ -122,13 +136,16 @@ Status GiveGpus(const RoleView& view, const DeviceChoice& choice, const DeviceRe
   if (sharers.size() < choice.gpus.size()) {
     AddNotice(assignment.notices, std::to_string(choice.gpus.size() - sharers.size()) + " of " +
                                       std::to_string(choice.gpus.size()) + " devices stay idle: " +
-                                      view.field + "processesPerReplica is " + std::to_string(count));
+                                      (view.role->processes_per_replica
+                                           ? view.field + "processesPerReplica is " + std::to_string(count)
+                                           : "there are " + std::to_string(count) + " processes"));
   }
   assignment.shared_gpus =
       std::any_of(on_gpu.begin(), on_gpu.end(), [](const auto& entry) { return entry.second > 1; });
   const bool take_turns =
       std::any_of(sharers.begin(), sharers.end(), [](const auto& entry) { return entry.second > 1; });
-  if (take_turns && !request.inventory.mps) {
+  const bool own_mps = view.role->devices.memory.enforce == spec::MemoryEnforcement::kMps;
+  if (take_turns && !request.inventory.mps && !(own_mps && request.mps_control)) {
     AddNotice(assignment.notices, "several processes share a GPU without MPS: they take turns on it");
   }
   for (size_t i = 0; i < count; ++i) {
@@ -144,7 +161,8 @@ Status GiveGpus(const RoleView& view, const DeviceChoice& choice, const DeviceRe
     auto memory = ShareMemory({.devices = view.role->devices,
                                .own = own[i],
                                .sharers = most,
-                               .mps = request.inventory.mps,
+                               .mps_control = request.mps_control,
+                               .divided = assignment.visibility == Visibility::kPerProcess,
                                .field = view.field},
                               assignment.notices);
     if (!memory.ok()) return memory.status();
@@ -153,15 +171,36 @@ Status GiveGpus(const RoleView& view, const DeviceChoice& choice, const DeviceRe
   return Status();
 }
 
-Status GiveCpu(const RoleView& view, DeviceAssignment& assignment) {
-  for (ProcessDevices& process : assignment.processes) {
-    process.devices = {"CPU:" + std::to_string(process.local_rank)};
-    auto memory =
-        ShareMemory({.devices = view.role->devices, .own = {}, .field = view.field}, assignment.notices);
-    if (!memory.ok()) return memory.status();
-    process.memory = *memory;
+// `devices.virtual` and `crossDeviceOps: NCCL` speak of GPUs. `devices.type: CPU` together with
+// virtual.perDevice divides the CPU, as TensorFlow's logical CPUs do.
+Status CheckCpu(const spec::TrainingJob& job, const RoleView& view, DeviceAssignment& assignment) {
+  const spec::Devices& devices = view.role->devices;
+  if (devices.virtual_devices && devices.type != DeviceType::kCpu) {
+    const std::string why = view.field + "devices.virtual: there is no GPU to divide";
+    if (!devices.soft_placement) {
+      return FailedPrecondition(why + "; set devices.type: CPU to divide the CPU, or softPlacement: true");
+    }
+    AddNotice(assignment.notices,
+              why + "; the CPU is divided" +
+                  (devices.virtual_devices->memory_limit ? ", and memoryLimit is not held there" : "") +
+                  " (softPlacement)");
+  }
+  if (job.trainer && job.strategy.cross_device_ops == spec::CrossDeviceOps::kNccl) {
+    const std::string why =
+        "spec.strategy.crossDeviceOps: NCCL sums on GPUs, and the processes run on the CPU";
+    if (!devices.soft_placement) {
+      return FailedPrecondition(why + "; use Auto, SharedMemory or Gloo, or set devices.softPlacement: true");
+    }
+    AddNotice(assignment.notices, why + "; it is Auto (softPlacement)");
+    assignment.cross_device_ops = spec::CrossDeviceOps::kAuto;
   }
   return Status();
+}
+
+void GiveCpu(DeviceAssignment& assignment) {
+  for (ProcessDevices& process : assignment.processes) {
+    process.devices = {"CPU:" + std::to_string(process.local_rank)};
+  }
 }
 
 void GiveCores(const DeviceRequest& request, const std::vector<int>& nodes, DeviceAssignment& assignment) {
@@ -184,6 +223,12 @@ bool NeedsGpus(const spec::TrainingJob& job, const std::string& role) {
   });
 }
 
+spec::TrainingJob Resolved(const spec::TrainingJob& job, const DeviceAssignment& assignment) {
+  spec::TrainingJob resolved = job;
+  if (assignment.cross_device_ops) resolved.strategy.cross_device_ops = *assignment.cross_device_ops;
+  return resolved;
+}
+
 Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const DeviceRequest& request) {
   const auto view = FindRole(job, request.role);
   if (!view.ok()) return view.status();
@@ -198,12 +243,13 @@ Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const Devic
   if (gpu) {
     assignment.type = DeviceType::kGpu;
     assignment.visibility = ChooseVisibility(*view, *choice, assignment.notices);
-    const auto counted = CountGpuProcesses(*view, *choice, assignment.visibility);
+    const auto counted = CountGpuProcesses(job, *view, *choice, assignment.visibility, assignment.notices);
     if (!counted.ok()) return counted.status();
     count = *counted;
     assignment.physical_devices = choice->physical_gpus;
     assignment.logical_devices = static_cast<int>(choice->gpus.size()) * PerDevice(view->role->devices);
   } else {
+    LOCKSTEP_RETURN_IF_ERROR(CheckCpu(job, *view, assignment));
     count = given ? *given : DefaultCpuProcesses(job, *view, request.inventory, assignment.notices);
     assignment.physical_devices = 1;
     assignment.logical_devices = count;
@@ -212,8 +258,11 @@ Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const Devic
   assignment.processes.resize(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) assignment.processes[static_cast<size_t>(i)].local_rank = i;
   std::vector<int> nodes(static_cast<size_t>(count), -1);
-  LOCKSTEP_RETURN_IF_ERROR(gpu ? GiveGpus(*view, *choice, request, assignment, nodes)
-                               : GiveCpu(*view, assignment));
+  if (gpu) {
+    LOCKSTEP_RETURN_IF_ERROR(GiveGpus(*view, *choice, request, assignment, nodes));
+  } else {
+    GiveCpu(assignment);
+  }
   GiveCores(request, nodes, assignment);
   return assignment;
 }

@@ -5,7 +5,9 @@
 
 // When to bind, and why:
 //
-// - One process alone is never bound: it may use the whole machine.
+// - One process alone may use the whole machine, unless it has a GPU: then it keeps to the GPU's node, so
+// that
+//   its buffers do not cross between the sockets.
 // - Under a quota below the number of CPUs the machine is shared with strangers who see the same CPU numbers.
 // If all
 //   were bound from CPU 0 up they would crowd on the same cores while others idle, so the kernel decides.
@@ -92,11 +94,11 @@ std::vector<CpuShare> ShareCpus(const Inventory& inventory, const std::vector<in
   std::map<int, Cores> machine;
   for (const Cpu& cpu : inventory.cpus) machine[cpu.node][cpu.core].push_back(cpu.id);
   const size_t processes = nodes.size();
-  if (processes < 2 || machine.empty()) return std::vector<CpuShare>(processes);
+  if (processes == 0 || machine.empty()) return std::vector<CpuShare>(processes);
 
   const bool tight = QuotaIsTight(inventory);
   if (machine.size() == 1) {
-    if (tight) return std::vector<CpuShare>(processes);
+    if (tight || processes == 1) return std::vector<CpuShare>(processes);
     return ShareOneNode(Flatten(machine.begin()->second), processes, machine.begin()->first);
   }
   std::vector<int> homes = nodes;
@@ -104,7 +106,7 @@ std::vector<CpuShare> ShareCpus(const Inventory& inventory, const std::vector<in
   if (std::any_of(homes.begin(), homes.end(), [](int home) { return home >= 0; })) {
     return ShareHomes(machine, homes, !tight);
   }
-  if (tight) return std::vector<CpuShare>(processes);
+  if (tight || processes == 1) return std::vector<CpuShare>(processes);
   if (processes < machine.size()) return ShareWholeNodes(machine, processes);
   std::vector<int> ids;
   for (const auto& [node, cores] : machine) ids.push_back(node);

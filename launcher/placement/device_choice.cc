@@ -32,13 +32,6 @@ Result<DeviceChoice> ChooseDevices(const RoleView& view, const DeviceRequest& re
   }
   const bool trainer = view.program == nullptr;
   const bool must = devices.type == DeviceType::kGpu;
-  if (trainer && must) {
-    const std::string why = field + ": Lockstep's trainer does not run on GPUs yet";
-    if (!devices.soft_placement) return Unimplemented(why + "; use CPU or Auto, or set softPlacement: true");
-    AddNotice(notices, why + "; it runs on the CPU (softPlacement)");
-    return DeviceChoice{};
-  }
-
   DevicePool pool = MakePool(request.inventory, request.inherited);
   for (std::string& notice : pool.notices) AddNotice(notices, std::move(notice));
   auto chosen =
@@ -47,21 +40,26 @@ Result<DeviceChoice> ChooseDevices(const RoleView& view, const DeviceRequest& re
   DeviceChoice choice{.gpus = std::move(*chosen)};
   for (const PoolDevice& device : pool.devices) choice.physical_gpus += device.error.empty() ? 1 : 0;
 
-  if (trainer) {
-    if (!choice.gpus.empty()) {
-      AddNotice(notices, field + ": Auto is the CPU here: Lockstep's trainer does not run on GPUs yet");
-    }
-    return DeviceChoice{};
-  }
-  if (choice.gpus.empty() && must) {
-    std::string why = field + ": GPU is asked for, and this machine has " + ListDevices(choice.gpus);
+  std::string why;
+  if (choice.gpus.empty()) {
+    why = "this machine has " + ListDevices(choice.gpus);
     for (const std::string& note : request.inventory.notes) why += "; " + note;
-    if (!devices.soft_placement) {
-      return FailedPrecondition(why + "; use CPU or Auto, or set softPlacement: true");
-    }
-    AddNotice(notices, why + "; the CPU is used (softPlacement)");
+  } else if (trainer && request.cuda_plugin.empty()) {
+    why = std::string("Lockstep's trainer computes on GPUs with ") + kCudaPluginFile +
+          ", which is not installed beside lockstep-trainer";
+  } else {
+    return choice;
   }
-  return choice;
+  if (must && !devices.soft_placement) {
+    return FailedPrecondition(field + ": GPU is asked for, and " + why +
+                              "; use CPU or Auto, or set softPlacement: true");
+  }
+  if (must) {
+    AddNotice(notices, field + ": GPU is asked for, and " + why + "; the CPU is used (softPlacement)");
+  } else if (trainer && (!choice.gpus.empty() || !request.inventory.notes.empty())) {
+    AddNotice(notices, field + ": Auto is the CPU here: " + why);
+  }
+  return DeviceChoice{};
 }
 
 // The default is by framework (docs/manifest.md), but shared GPUs and MIG slices are always handed out one by

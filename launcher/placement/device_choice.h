@@ -10,6 +10,9 @@
 
 namespace lockstep::placement {
 
+// The library with the trainer's GPU backend, in the trainer's folder or in ../lib from there.
+inline constexpr char kCudaPluginFile[] = "liblockstep-cuda.so";
+
 // What this machine offers to a role, before it is divided over processes.
 struct DeviceChoice {
   std::vector<PoolDevice> gpus = {};  // in order; empty: the CPU

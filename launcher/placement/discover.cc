@@ -3,6 +3,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/contract/environment.h"
 #include "launcher/placement/cgroup.h"
 #include "launcher/placement/cpu_topology.h"
 #include "launcher/placement/nvml_library.h"
@@ -81,6 +82,21 @@ void ReadGpus(const DiscoverOptions& options, Inventory& inventory) {
 }
 
 }  // namespace
+
+DiscoverOptions DiscoverOptionsFrom(const std::map<std::string, std::string>& environment, bool gpus) {
+  DiscoverOptions options{.gpus = gpus};
+  const auto given = [&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::string() : found->second;
+  };
+  if (const std::string library = given(contract::kNvmlLibrary); !library.empty()) {
+    options.nvml_library = library;
+  }
+  if (const std::string pipes = given("CUDA_MPS_PIPE_DIRECTORY"); !pipes.empty()) {
+    options.mps_pipe_directory = pipes;
+  }
+  return options;
+}
 
 Inventory Discover(const DiscoverOptions& options) {
   Inventory inventory;

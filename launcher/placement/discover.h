@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "launcher/placement/inventory.h"
@@ -16,6 +17,9 @@ struct DiscoverOptions {
   // Where an MPS control daemon would listen; CUDA_MPS_PIPE_DIRECTORY of the launcher, where that is set.
   std::filesystem::path mps_pipe_directory = "/tmp/nvidia-mps";
 };
+
+// What the environment says of where things are: LOCKSTEP_NVML_LIBRARY and CUDA_MPS_PIPE_DIRECTORY.
+DiscoverOptions DiscoverOptionsFrom(const std::map<std::string, std::string>& environment, bool gpus);
 
 // Never fails: what cannot be read is left out, and a note says so. A machine without readable CPUs counts as
 // one with one CPU. Not thread-safe against a change of the process's own affinity; otherwise callable from

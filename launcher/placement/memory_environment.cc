@@ -90,9 +90,7 @@ class MemoryPolicyOf {
   }
 
  private:
-  bool Limited() const {
-    return share_.policy == MemoryPolicy::kLimit || share_.policy == MemoryPolicy::kFraction;
-  }
+  bool Limited() const { return share_.limit || share_.policy == MemoryPolicy::kFraction; }
 
   void CannotHonour(const std::string& why) {
     if (share_.mps) return;  // MPS holds the limit

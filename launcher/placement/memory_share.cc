@@ -38,16 +38,28 @@ Status CheckFits(const MemoryShare& share, const PoolDevice& device, const Memor
   return Status();
 }
 
+// The size of a virtual device, where there are any.
+std::optional<int64_t> VirtualLimit(const MemoryRequest& request, const PoolDevice& device) {
+  const auto& divided = request.devices.virtual_devices;
+  if (!divided || !request.divided) return divided ? divided->memory_limit : std::nullopt;
+  if (divided->memory_limit) return divided->memory_limit;
+  if (divided->per_device < 2 || device.memory_bytes == 0) return std::nullopt;
+  const spec::MemoryPolicy policy = request.devices.memory.policy;
+  const bool bounded = policy == spec::MemoryPolicy::kLimit || policy == spec::MemoryPolicy::kFraction;
+  return bounded ? std::nullopt : std::optional(device.memory_bytes / divided->per_device);
+}
+
 Status EnforceByMps(MemoryShare& share, const MemoryRequest& request, std::vector<std::string>& notices) {
   const std::string field = request.field + "devices.memory.enforce: ";
   if (!share.limit) {
     AddNotice(notices, field + "MPS has nothing to enforce without a limit or a fraction");
     return Status();
   }
-  if (!request.mps) {
-    const std::string why = field + "no MPS control daemon listens on this machine";
-    if (!request.devices.soft_placement)
-      return FailedPrecondition(why + "; start nvidia-cuda-mps-control -d");
+  if (!request.mps_control) {
+    const std::string why = field + "MPS needs nvidia-cuda-mps-control, which is not in the PATH";
+    if (!request.devices.soft_placement) {
+      return FailedPrecondition(why + "; it comes with NVIDIA's driver. Or set enforce: None");
+    }
     AddNotice(notices, why + "; the limit is not enforced (softPlacement)");
     return Status();
   }
@@ -80,15 +92,13 @@ std::string FormatFraction(double fraction) {
 Result<MemoryShare> ShareMemory(const MemoryRequest& request, std::vector<std::string>& notices) {
   const spec::DeviceMemory& memory = request.devices.memory;
   MemoryShare share{.policy = memory.policy, .limit = memory.limit, .fraction = memory.fraction};
-  if (request.devices.virtual_devices && request.devices.virtual_devices->memory_limit) {
-    const int64_t limit = *request.devices.virtual_devices->memory_limit;
-    // A fraction or a limit next to it may be tighter; a virtual device's size always binds.
-    if (share.policy != spec::MemoryPolicy::kFraction) share.policy = spec::MemoryPolicy::kLimit;
-    share.limit = share.limit ? std::min(*share.limit, limit) : limit;
-  }
   const PoolDevice* device = Smallest(request.own);
-  if (device == nullptr) return share;  // the trainer counts its own memory on the CPU
-
+  if (device == nullptr) return Internal("placement: a GPU process without a GPU");
+  if (const std::optional<int64_t> limit = VirtualLimit(request, *device)) {
+    // A fraction or a limit next to it may be tighter; a virtual device's size always binds.
+    if (share.policy == spec::MemoryPolicy::kGrowth) share.policy = spec::MemoryPolicy::kLimit;
+    share.limit = share.limit ? std::min(*share.limit, *limit) : *limit;
+  }
   if (device->memory_bytes > 0) {
     const auto bytes = static_cast<double>(device->memory_bytes);
     if (share.policy == spec::MemoryPolicy::kFraction && share.fraction) {

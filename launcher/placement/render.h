@@ -22,8 +22,10 @@ enum class PlanFormat { kYaml, kJson };
 // secret (TOKEN, PASSWORD, KEY …) are shown as "(hidden)"; the path of the job's token file is shown.
 std::string RenderPlan(const Plan& plan, PlanFormat format);
 
-// spec.devices.logPlacement: "2 physical GPUs, 4 logical" and a line for each process. Lines without
-// newlines.
+// "2 physical GPUs, 4 logical GPUs": what this machine has, and what the manifest made of those it chose.
+std::string CountDevices(const Plan& plan);
+
+// spec.devices.logPlacement: a line for each process. Lines without newlines.
 std::vector<std::string> DescribePlacement(const Plan& plan);
 
 }  // namespace lockstep::placement

@@ -86,10 +86,14 @@ std::string RenderPlan(const Plan& plan, PlanFormat format) {
   return format == PlanFormat::kYaml ? ToYaml(json) : ToJson(json);
 }
 
-std::vector<std::string> DescribePlacement(const Plan& plan) {
+std::string CountDevices(const Plan& plan) {
   const std::string noun = plan.type == spec::DeviceType::kGpu ? "GPU" : "CPU";
-  std::vector<std::string> lines = {Count(plan.physical_devices, "physical " + noun) + ", " +
-                                    std::to_string(plan.logical_devices) + " logical"};
+  return Count(plan.physical_devices, "physical " + noun) + ", " +
+         Count(plan.logical_devices, "logical " + noun);
+}
+
+std::vector<std::string> DescribePlacement(const Plan& plan) {
+  std::vector<std::string> lines;
   for (const ProcessPlan& process : plan.processes) {
     std::string line = "rank " + std::to_string(process.rank) + " on ";
     for (size_t i = 0; i < process.devices.devices.size(); ++i) {

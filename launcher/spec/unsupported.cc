@@ -25,7 +25,6 @@ class Collector {
 
 void CheckDevices(const Devices& devices, const std::string& path, Collector& found) {
   found.If(devices.type == DeviceType::kTpu, path + ".type", "TPUs are not found");
-  found.If(devices.virtual_devices.has_value(), path + ".virtual", "devices are not divided");
   found.If(devices.memory.enforce == MemoryEnforcement::kMps, path + ".memory.enforce", "MPS is not started");
 }
 
@@ -36,10 +35,6 @@ void CheckStrategy(const Strategy& strategy, Collector& found) {
                type == StrategyType::kPipeline,
            "spec.strategy.type",
            name(type) + " is not built; OneDevice, Mirrored and MultiWorkerMirrored are");
-  const CrossDeviceOps ops = strategy.cross_device_ops;
-  found.If(ops == CrossDeviceOps::kNccl || ops == CrossDeviceOps::kHierarchicalCopy ||
-               ops == CrossDeviceOps::kReductionToOneDevice,
-           "spec.strategy.crossDeviceOps", name(ops) + " is not built; Auto, SharedMemory and Gloo are");
   found.If(strategy.shard != Shard::kNone, "spec.strategy.shard",
            name(strategy.shard) + " is not built; None is");
   found.If(strategy.scaling != Scaling::kKeepGlobalBatch, "spec.strategy.scaling",
@@ -56,8 +51,6 @@ void CheckTrainer(const TrainingJob& job, const Trainer& trainer, Collector& fou
     found.If(type != "Dense", PathTo("spec.trainer.model.layers", i) + ".type",
              type + " layers are not built; Dense is");
   }
-  found.If(trainer.precision == Precision::kTf32, "spec.trainer.precision",
-           "TF32 is a GPU's and is not built; Float32 and BFloat16 are");
 }
 
 void CheckProgram(const Program& program, const std::string& path, Collector& found) {

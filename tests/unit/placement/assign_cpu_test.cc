@@ -42,15 +42,45 @@ TEST(AssignCpuTest, StartsOneProcessForTensorFlowAndForOneDevice) {
 
 TEST(AssignCpuTest, TakesVirtualDevicesAsSharesOfTheCpu) {
   spec::TrainingJob job = TrainerJob();
-  job.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = testing::kGiB};
+  job.roles[0].devices.type = DeviceType::kCpu;
+  job.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = std::nullopt};
   const auto assignment = AssignDevices(job, {.inventory = Machine(1, 2)});
   ASSERT_TRUE(assignment.ok());
   ASSERT_EQ(assignment->processes.size(), 4u);
   EXPECT_THAT(assignment->processes[3].devices, ElementsAre("CPU:3"));
   EXPECT_THAT(assignment->processes[3].visible, IsEmpty());
-  EXPECT_EQ(assignment->processes[3].memory.limit, testing::kGiB);
   EXPECT_EQ(assignment->physical_devices, 1);
   EXPECT_EQ(assignment->logical_devices, 4);
+}
+
+TEST(AssignCpuTest, DividesNoCpuInPlaceOfAGpuUnlessSoft) {
+  spec::TrainingJob job = TrainerJob();
+  job.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = testing::kGiB};
+  const auto refused = AssignDevices(job, {.inventory = Machine(1, 2)});
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("spec.devices.virtual: there is no GPU to divide"));
+  job.roles[0].devices.soft_placement = true;
+  const auto soft = AssignDevices(job, {.inventory = Machine(1, 2)});
+  ASSERT_TRUE(soft.ok());
+  EXPECT_EQ(soft->processes.size(), 4u);
+  EXPECT_EQ(soft->processes[0].memory.limit, std::nullopt);
+  EXPECT_THAT(soft->notices, ElementsAre(HasSubstr("memoryLimit is not held there (softPlacement)")));
+}
+
+TEST(AssignCpuTest, RefusesNcclWithoutGpusUnlessSoft) {
+  spec::TrainingJob job = TrainerJob();
+  job.strategy.cross_device_ops = spec::CrossDeviceOps::kNccl;
+  const auto refused = AssignDevices(job, {.inventory = Machine(1, 2)});
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("spec.strategy.crossDeviceOps: NCCL sums on GPUs"));
+  job.roles[0].devices.soft_placement = true;
+  const auto soft = AssignDevices(job, {.inventory = Machine(1, 2)});
+  ASSERT_TRUE(soft.ok());
+  EXPECT_THAT(soft->notices, ElementsAre(HasSubstr("it is Auto (softPlacement)")));
+  EXPECT_EQ(Resolved(job, *soft).strategy.cross_device_ops, spec::CrossDeviceOps::kAuto);
+  const auto gpus = AssignDevices(job, {.inventory = GpuMachine(2), .cuda_plugin = "/lib/cuda.so"});
+  ASSERT_TRUE(gpus.ok());
+  EXPECT_EQ(Resolved(job, *gpus).strategy.cross_device_ops, spec::CrossDeviceOps::kNccl);
 }
 
 TEST(AssignCpuTest, StartsNoMoreThanTheTrainersBatchComesOutEvenOver) {
@@ -92,27 +122,34 @@ TEST(AssignCpuTest, NeverGivesMoreThreadsThanBoundCores) {
   for (const ProcessDevices& process : assignment->processes) EXPECT_EQ(process.threads, 2);
 }
 
-TEST(AssignCpuTest, RunsTheTrainerOnTheCpuAndSaysSoWhereThereAreGpus) {
+TEST(AssignCpuTest, RunsTheTrainerOnTheCpuAndSaysWhy) {
   const auto assignment = AssignDevices(TrainerJob(), {.inventory = GpuMachine(2)});
   ASSERT_TRUE(assignment.ok());
   EXPECT_EQ(assignment->type, DeviceType::kCpu);
   EXPECT_EQ(assignment->processes.size(), 8u);
-  EXPECT_THAT(Joined(assignment->notices), HasSubstr("trainer does not run on GPUs yet"));
-  EXPECT_THAT(AssignDevices(TrainerJob(), {.inventory = Machine(1, 2)})->notices, IsEmpty());
+  EXPECT_THAT(assignment->notices, ElementsAre(HasSubstr("Auto is the CPU here: Lockstep's trainer computes "
+                                                         "on GPUs with liblockstep-cuda.so, which is not")));
+  Inventory none = Machine(1, 2);
+  none.notes = {"no NVIDIA driver (libnvidia-ml.so.1 not found)"};
+  EXPECT_THAT(
+      AssignDevices(TrainerJob(), {.inventory = none, .cuda_plugin = "/lib/cuda.so"})->notices,
+      ElementsAre("spec.devices.type: Auto is the CPU here: this machine has no GPU; no NVIDIA driver "
+                  "(libnvidia-ml.so.1 not found)"));
 }
 
-TEST(AssignCpuTest, RefusesTheTrainerOnAGpuUnlessSoft) {
+TEST(AssignCpuTest, RefusesTheTrainerOnAGpuWithoutItsPluginUnlessSoft) {
   spec::TrainingJob job = TrainerJob();
   job.roles[0].devices.type = DeviceType::kGpu;
   const auto refused = AssignDevices(job, {.inventory = GpuMachine(2)});
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(refused.status().message(), HasSubstr("spec.devices.type"));
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("spec.devices.type: GPU is asked for, and"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("liblockstep-cuda.so, which is not installed"));
   job.roles[0].devices.soft_placement = true;
   const auto soft = AssignDevices(job, {.inventory = GpuMachine(2)});
   ASSERT_TRUE(soft.ok());
   EXPECT_EQ(soft->type, DeviceType::kCpu);
-  EXPECT_THAT(Joined(soft->notices), HasSubstr("softPlacement"));
+  EXPECT_THAT(Joined(soft->notices), HasSubstr("the CPU is used (softPlacement)"));
 }
 
 TEST(AssignCpuTest, RefusesAProgramOnAGpuWhereThereIsNoneUnlessSoft) {

@@ -169,6 +169,69 @@ TEST(AssignGpuTest, RunsTwoProgramsOnTheirOwnPools) {
   EXPECT_EQ(second.logical_devices, 1);
 }
 
+Result<DeviceAssignment> Trained(const spec::TrainingJob& job, const Inventory& inventory) {
+  return AssignDevices(job, {.inventory = inventory, .cuda_plugin = "/opt/lib/liblockstep-cuda.so"});
+}
+
+TEST(AssignTrainerTest, GivesEachProcessOneGpu) {
+  const auto all = Trained(testing::TrainerJob(), GpuMachine(4));
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(all->type, DeviceType::kGpu);
+  EXPECT_EQ(Own(*all), "a|b|c|d");
+  EXPECT_EQ(Visible(*all), "a|b|c|d");
+  EXPECT_THAT(all->notices, IsEmpty());
+  spec::TrainingJob two = testing::TrainerJob();
+  two.roles[0].processes_per_replica = 2;
+  EXPECT_EQ(Own(*Trained(two, GpuMachine(4))), "a|b");
+  spec::TrainingJob one = testing::TrainerJob();
+  one.strategy.type = spec::StrategyType::kOneDevice;
+  EXPECT_EQ(Visible(*Trained(one, GpuMachine(4))), "a");
+}
+
+TEST(AssignTrainerTest, StartsNoMoreThanTheBatchComesOutEvenOver) {
+  const auto three = Trained(testing::TrainerJob(256), GpuMachine(3));
+  ASSERT_TRUE(three.ok());
+  EXPECT_EQ(Own(*three), "a|b");
+  EXPECT_THAT(three->notices,
+              ElementsAre(HasSubstr("2 processes for 3 devices: over more, spec.trainer.batchSize 256"),
+                          HasSubstr("1 of 3 devices stay idle: there are 2 processes")));
+}
+
+// The guides' four virtual GPUs of 1 GiB.
+TEST(AssignTrainerTest, DividesAGpuAsTheGuidesDo) {
+  spec::TrainingJob job = testing::TrainerJob();
+  job.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = kGiB};
+  const auto assignment = Trained(job, GpuMachine(1));
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(Own(*assignment), "a|a|a|a");
+  for (const ProcessDevices& process : assignment->processes) {
+    EXPECT_EQ(process.memory.policy, spec::MemoryPolicy::kLimit);
+    EXPECT_EQ(process.memory.limit, kGiB);
+    EXPECT_TRUE(process.shared);
+  }
+}
+
+TEST(AssignGpuTest, MakesAVirtualDeviceAnEqualPartWhereNothingElseIsSaid) {
+  spec::TrainingJob job = ProgramJob(Framework::kJax);
+  job.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = std::nullopt};
+  EXPECT_EQ(MustAssign(job, GpuMachine(1)).processes[0].memory.limit, 20 * kGiB);
+  EXPECT_EQ(MustAssign(job, GpuMachine(1)).processes[0].memory.policy, spec::MemoryPolicy::kLimit);
+  job.roles[0].devices.memory.policy = spec::MemoryPolicy::kPreallocate;
+  EXPECT_EQ(MustAssign(job, GpuMachine(1)).processes[0].memory.limit, 20 * kGiB);
+  EXPECT_EQ(MustAssign(job, GpuMachine(1)).processes[0].memory.policy, spec::MemoryPolicy::kPreallocate);
+  // One process of TensorFlow sees whole GPUs and divides them itself.
+  EXPECT_EQ(MustAssign(
+                [&] {
+                  spec::TrainingJob tensorflow = job;
+                  tensorflow.program->framework = Framework::kTensorFlow;
+                  return tensorflow;
+                }(),
+                GpuMachine(1))
+                .processes[0]
+                .memory.limit,
+            std::nullopt);
+}
+
 TEST(AssignGpuTest, UsesTheCpuWhereTheInheritedPoolIsEmpty) {
   const DeviceAssignment assignment =
       MustAssign(ProgramJob(Framework::kNone), GpuMachine(2), {{"CUDA_VISIBLE_DEVICES", ""}});

@@ -24,7 +24,11 @@ std::vector<int> Cpus(size_t processes) { return std::vector<int>(processes, -1)
 
 TEST(ShareCpusTest, LeavesOneProcessTheWholeMachine) {
   EXPECT_THAT(Shares(Machine(2, 4), Cpus(1)), ElementsAre("@-1"));
-  EXPECT_THAT(Shares(Machine(2, 4), {1}), ElementsAre("@-1"));
+  EXPECT_THAT(Shares(Machine(1, 4), {0}), ElementsAre("@-1"));
+}
+
+TEST(ShareCpusTest, KeepsALoneProcessToTheNodeOfItsGpu) {
+  EXPECT_THAT(Shares(Machine(2, 4), {1}), ElementsAre("4-7@1"));
 }
 
 TEST(ShareCpusTest, DividesOneNodeWhereItComesOutEven) {

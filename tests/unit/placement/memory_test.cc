@@ -26,12 +26,10 @@ spec::TrainingJob Job(Framework framework, const spec::DeviceMemory& memory) {
 
 Result<Plan> TryPlan(const spec::TrainingJob& job, const Environment& inherited = {}, bool mps = false,
                      bool new_pytorch = false) {
-  Inventory inventory = GpuMachine(2);
-  inventory.mps = mps;
   GenerationFacts facts = Facts();
   facts.inherited = inherited;
   facts.pytorch_knows_memory_fraction = new_pytorch;
-  return Assign(job, {.inventory = inventory, .inherited = inherited}, facts);
+  return Assign(job, {.inventory = GpuMachine(2), .inherited = inherited, .mps_control = mps}, facts);
 }
 
 Plan MustPlan(const spec::TrainingJob& job, const Environment& inherited = {}, bool mps = false,
@@ -131,7 +129,7 @@ TEST(MemoryVariablesTest, RefusesMpsWhereItIsNotUnlessSoft) {
   spec::TrainingJob job = Job(Framework::kPyTorch, memory);
   EXPECT_EQ(TryPlan(job).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(TryPlan(job).status().message(),
-              HasSubstr("spec.devices.memory.enforce: no MPS control daemon"));
+              HasSubstr("spec.devices.memory.enforce: MPS needs nvidia-cuda-mps-control"));
   job.roles[0].devices.soft_placement = true;
   const Plan plan = MustPlan(job);
   EXPECT_EQ(Value(plan.processes[0].environment, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), "<absent>");
@@ -167,6 +165,7 @@ TEST(MemoryShareTest, CountsAllWhoShareADevice) {
 TEST(MemoryShareTest, WarnsOfPreallocationOnASharedDevice) {
   spec::TrainingJob job = Job(Framework::kJax, kPreallocate);
   job.roles[0].devices.virtual_devices = {.per_device = 2, .memory_limit = std::nullopt};
+  job.roles[0].devices.visibility = spec::Visibility::kPerReplica;
   EXPECT_THAT(Joined(MustPlan(job).notices), HasSubstr("the first may leave nothing to the others"));
 }
 

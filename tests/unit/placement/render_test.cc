@@ -108,12 +108,14 @@ TEST(DescribePlacementTest, CountsDevicesAsTensorFlowDoes) {
   spec::TrainingJob job = ProgramJob(spec::Framework::kJax);
   job.roles[0].devices.visible = {"0"};
   EXPECT_THAT(DescribePlacement(MustPlan(job, GpuMachine(2))),
-              ElementsAre("2 physical GPUs, 1 logical", "rank 0 on " + Uuid(0) + ", 8 threads"));
+              ElementsAre("rank 0 on " + Uuid(0) + ", bound to CPUs 0-3, 4 threads"));
+  EXPECT_EQ(CountDevices(MustPlan(job, GpuMachine(2))), "2 physical GPUs, 1 logical GPU");
   job.roles[0].devices.virtual_devices = {.per_device = 2, .memory_limit = kGiB};
   EXPECT_THAT(DescribePlacement(MustPlan(job, GpuMachine(2))),
-              ElementsAre("2 physical GPUs, 2 logical",
-                          "rank 0 on " + Uuid(0) + ", bound to CPUs 0-1, 2 threads, at most 1 GiB",
+              ElementsAre("rank 0 on " + Uuid(0) + ", bound to CPUs 0-1, 2 threads, at most 1 GiB",
                           "rank 1 on " + Uuid(0) + ", bound to CPUs 2-3, 2 threads, at most 1 GiB"));
+  EXPECT_EQ(CountDevices(MustPlan(job, GpuMachine(2))), "2 physical GPUs, 2 logical GPUs");
+  EXPECT_EQ(CountDevices(MustPlan(job, GpuMachine(1))), "1 physical GPU, 2 logical GPUs");
 }
 
 TEST(RenderInventoryTest, TellsPeopleWhatThereIs) {

@@ -27,22 +27,17 @@ std::string WithModel(const std::string& trainer) { return WithSpec("  trainer: 
 TEST(UnsupportedTest, NamesWhatIsReadButNotBuilt) {
   const std::string layers = "model: {layers: [{type: Dense, units: 10}]}";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {WithTrainer("  devices: {virtual: {perDevice: 2}}"), "spec.devices.virtual"},
       {WithTrainer("  devices: {memory: {policy: Limit, limit: 1Gi, enforce: MPS}}"),
        "spec.devices.memory.enforce"},
       {WithSpec("  devices: {type: TPU}\n  program: {command: [a]}\n"), "spec.devices.type"},
       {WithTrainer("  strategy: {type: CentralStorage}"), "spec.strategy.type"},
       {WithTrainer("  strategy: {type: Pipeline}"), "spec.strategy.type"},
-      {WithTrainer("  strategy: {crossDeviceOps: NCCL}"), "spec.strategy.crossDeviceOps"},
-      {WithTrainer("  strategy: {crossDeviceOps: HierarchicalCopy}"), "spec.strategy.crossDeviceOps"},
-      {WithTrainer("  strategy: {crossDeviceOps: ReductionToOneDevice}"), "spec.strategy.crossDeviceOps"},
       {WithTrainer("  strategy: {shard: Gradients}"), "spec.strategy.shard"},
       {WithTrainer("  strategy: {scaling: Linear}"), "spec.strategy.scaling"},
       {WithTrainer("  placement: {layers: [{match: dense, device: \"CPU:0\"}]}"), "spec.placement"},
       {WithModel("data: {format: CIFAR10, path: a}, " + layers), "spec.trainer.data.format"},
       {WithModel("model: {layers: [{type: Flatten}, {type: Dense, units: 10}]}"),
        "spec.trainer.model.layers[0].type"},
-      {WithModel("precision: TF32, " + layers), "spec.trainer.precision"},
       {WithSpec("  program: {command: [a], framework: Horovod}\n"), "spec.program.framework"},
       {WithSpec("  program: {command: [a], framework: MPI}\n"), "spec.program.framework"},
       {WithSpec("  program: {command: [a], prepare: [b]}\n"), "spec.program.prepare"},
@@ -70,6 +65,14 @@ TEST(UnsupportedTest, IsSilentAboutWhatWorks) {
     EXPECT_THAT(Paths(WithSpec("  program: {command: [a], framework: " + std::string(framework) + "}\n")),
                 IsEmpty());
   }
+}
+
+TEST(UnsupportedTest, LeavesTheDevicesToTheMachine) {
+  for (const char* ops : {"NCCL", "HierarchicalCopy", "ReductionToOneDevice"}) {
+    EXPECT_THAT(Paths(WithTrainer("  strategy: {crossDeviceOps: " + std::string(ops) + "}")), IsEmpty());
+  }
+  EXPECT_THAT(Paths(WithTrainer("  devices: {virtual: {perDevice: 4, memoryLimit: 1Gi}}")), IsEmpty());
+  EXPECT_THAT(Paths(WithModel("precision: TF32, model: {layers: [{type: Dense, units: 10}]}")), IsEmpty());
 }
 
 TEST(UnsupportedTest, IsSilentAboutWhatIsTheClustersOnly) {
