@@ -1,13 +1,11 @@
-#include "launcher/placement/device_name.h"
+#include "common/device_name.h"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <vector>
+#include <charconv>
 
-#include "launcher/placement/text_files.h"
-
-namespace lockstep::placement {
+namespace lockstep {
 namespace {
 
 constexpr std::array<std::string_view, 3> kTypes = {"CPU", "GPU", "TPU"};
@@ -30,13 +28,11 @@ Status Wrong(std::string_view name, const std::string& why) {
 }
 
 std::optional<int> ParseIndex(std::string_view text) {
-  if (text.empty() ||
-      !std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); })) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMaxIndex)
     return std::nullopt;
-  }
-  const auto value = ParseInteger(text);
-  if (!value || *value > kMaxIndex) return std::nullopt;
-  return static_cast<int>(*value);
+  return value;
 }
 
 // "GPU:1" or "GPU".
@@ -99,10 +95,14 @@ Result<DeviceName> ParseDeviceName(std::string_view name) {
     LOCKSTEP_RETURN_IF_ERROR(TakeDevice(rest, name, device));
     return device;
   }
-  rest.remove_prefix(1);
-  for (const std::string_view part : Split(rest, '/')) LOCKSTEP_RETURN_IF_ERROR(TakePart(part, name, device));
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const size_t end = std::min(rest.find('/'), rest.size());
+    LOCKSTEP_RETURN_IF_ERROR(TakePart(rest.substr(0, end), name, device));
+    rest.remove_prefix(end);
+  }
   if (device.type.empty()) return Wrong(name, "it says no type of device");
   return device;
 }
 
-}  // namespace lockstep::placement
+}  // namespace lockstep

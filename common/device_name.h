@@ -6,7 +6,7 @@
 
 #include "common/status.h"
 
-namespace lockstep::placement {
+namespace lockstep {
 
 // A device as TensorFlow names it.
 struct DeviceName {
@@ -23,9 +23,8 @@ struct DeviceName {
 };
 
 // Reads "GPU:1", "gpu:1", "/gpu:1", "/device:GPU:1" and "/job:worker/replica:0/task:0/device:GPU:1"; a type
-// alone
-// ("/cpu") is index 0. Parts may come in any order, each at most once, as in TensorFlow's DeviceNameUtils.
-// kInvalidArgument says what is wrong with the name and what one looks like.
+// alone ("/cpu") is index 0. Parts may come in any order, each at most once, as in TensorFlow's
+// DeviceNameUtils. kInvalidArgument says what is wrong with the name and what one looks like.
 Result<DeviceName> ParseDeviceName(std::string_view name);
 
-}  // namespace lockstep::placement
+}  // namespace lockstep

@@ -1,9 +1,9 @@
-#include "launcher/placement/device_name.h"
+#include "common/device_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep::placement {
+namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
@@ -57,4 +57,4 @@ TEST(DeviceNameTest, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace lockstep::placement
+}  // namespace lockstep
