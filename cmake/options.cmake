@@ -6,9 +6,11 @@ if(CCACHE)
 endif()
 
 # Designated initialisers leave out what has a default.
-add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -fno-omit-frame-pointer)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-fno-omit-frame-pointer>")
+# (nvcc's own output is not clean under -Wextra.)
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-fno-omit-frame-pointer>")
 if(LOCKSTEP_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
 endif()
 if(LOCKSTEP_SANITIZE)
   # GCC sees uninitialised members in <regex> when it instruments it.

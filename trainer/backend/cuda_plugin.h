@@ -30,7 +30,7 @@ struct CudaEntry {
   std::unique_ptr<DeviceBackend> (*make_backend)(const DeviceOptions& options);
 };
 inline constexpr const char* kCudaEntry = "lockstep_cuda_entry";
-inline constexpr const char* kCudaBuild = LOCKSTEP_VERSION;
+extern const char* const kCudaBuild;
 
 // The opened library. It stays open until the process ends: the driver's threads may run on in it.
 class CudaPlugin {
