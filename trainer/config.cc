@@ -136,7 +136,9 @@ Config ReadSpec(const Node& spec) {
   config.epochs = trainer.Or("epochs", config.epochs);
   config.seed = trainer.Or("seed", config.seed);
   config.precision = trainer.OneOf<Precision>(
-      "precision", {{"Float32", Precision::kFloat32}, {"BFloat16", Precision::kBFloat16}}, config.precision);
+      "precision",
+      {{"Float32", Precision::kFloat32}, {"TF32", Precision::kTf32}, {"BFloat16", Precision::kBFloat16}},
+      config.precision);
   if (trainer.Has("checkpoint")) {
     const Node checkpoint = trainer.At("checkpoint");
     config.checkpoint = {.directory = checkpoint.At("directory").As<std::string>(),

@@ -20,7 +20,7 @@
 namespace lockstep::trainer {
 
 // What can be asked for; each with the element type it computes in.
-enum class Op { kDense, kSoftmaxCrossEntropy, kMeanSquaredError, kSgd, kAdam };
+enum class Op { kDense, kMatMul, kSoftmaxCrossEntropy, kMeanSquaredError, kSgd, kAdam };
 std::string_view OpName(Op op);
 
 struct Support {
@@ -49,12 +49,20 @@ class Backend {
   virtual std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options) = 0;
   virtual std::unique_ptr<LossKernel> MakeLoss(const LossOptions& options) = 0;
 
+  // c [m, n] = a [m, k] · b [k, n], all of `type`, row-major. For products placed by hand; layers have
+  // kernels of their own. Throws Unsupported as above.
+  virtual void MatMul(DataType type, int64_t m, int64_t n, int64_t k, const void* a, const void* b, void* c);
+
   // One pass of an optimizer's rule over elements [begin, end) of the flat buffers; any range, and the same
   // bits however the whole is cut into ranges.
   virtual void Sgd(const SgdStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) = 0;
   virtual void Adam(const AdamStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) = 0;
   // Σ x² of float32, in double.
   virtual double SumOfSquares(const float* data, int64_t count) = 0;
+
+ protected:
+  // Throws Unsupported, naming operation, type, device and reason, where Supports says no.
+  void Require(Op op, DataType type) const;
 };
 
 }  // namespace lockstep::trainer

@@ -25,6 +25,7 @@ DenseOptions OptionsFor(const LayerConfig& config, const LayerContext& context) 
           .input_gradient = !context.first,
           .input = context.compute,
           .output = context.last ? DataType::kFloat32 : context.compute,
+          .tf32 = context.tf32,
           .max_batch = context.max_batch};
 }
 

@@ -27,6 +27,7 @@ struct LayerConfig {
 struct LayerContext {
   int64_t inputs = 0;                     // features a sample
   DataType compute = DataType::kFloat32;  // of the products; inputs come in this type
+  bool tf32 = false;                      // see DenseOptions
   bool first = false;                     // no gradient of its inputs is wanted
   bool last = false;                      // its outputs are float32
   int64_t max_batch = 0;

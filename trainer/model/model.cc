@@ -6,6 +6,7 @@
 
 #include "trainer/error.h"
 #include "trainer/layers/layer.h"
+#include "trainer/layers/placed.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -58,11 +59,17 @@ struct Model::Impl {
     for (size_t i = 0; i < layers.size(); ++i) {
       const LayerContext context{.inputs = inputs,
                                  .compute = compute,
+                                 .tf32 = options.precision == Precision::kTf32,
                                  .first = i == 0,
                                  .last = i + 1 == layers.size(),
                                  .max_batch = options.max_local_batch};
+      Backend& where = options.place ? options.place(layers[i].name) : backend;
       Stage stage;
-      stage.layer = MakeLayer(layers[i], context, backend);
+      stage.layer = MakeLayer(layers[i], context, where);
+      if (&where != &backend) {
+        stage.layer = std::make_unique<PlacedLayer>(std::move(stage.layer), context, backend, where);
+        recordable = false;
+      }
       inputs = stage.layer->outputs();
       stages.push_back(std::move(stage));
     }
@@ -159,6 +166,7 @@ struct Model::Impl {
   Buffer sums;
   ParameterLayout layout;
   int64_t canonical_size = 0;
+  bool recordable = true;
   std::span<float> parameters;
   std::span<float> gradients;
 };
@@ -173,6 +181,7 @@ int64_t Model::features() const { return impl_->options.features; }
 int64_t Model::outputs() const { return impl_->stages.back().layer->outputs(); }
 LossKind Model::loss() const { return impl_->loss_kind; }
 int64_t Model::canonical_size() const { return impl_->canonical_size; }
+bool Model::recordable() const { return impl_->recordable; }
 
 int64_t Model::training_flops() const {
   int64_t sum = 0;

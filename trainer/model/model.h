@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "trainer/backend/backend.h"
@@ -18,6 +19,9 @@ struct ModelOptions {
   int64_t features = 0;         // of an input sample
   int64_t max_local_batch = 0;  // of this process
   Precision precision = Precision::kFloat32;
+  // Where a layer computes, by its name, if not on the model's own backend; see layers/placed.h. Outlives the
+  // model.
+  std::function<Backend&(const std::string& layer)> place;
 };
 
 // One process's copy. For one thread at a time. After the first step with a batch size, steps of that size
@@ -37,6 +41,8 @@ class Model {
   int64_t outputs() const;
   LossKind loss() const;
   int64_t training_flops() const;  // a sample, forward and backward; for metrics
+  // Whether a step on a device only enqueues: no layer is placed elsewhere.
+  bool recordable() const;
 
   // Where parameters and gradients are from now on: layout().total floats each, in the backend's memory,
   // 64-byte aligned, zeroed before their first use (padding must be zero) and outliving the model or the next

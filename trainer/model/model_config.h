@@ -11,8 +11,8 @@
 namespace lockstep::trainer {
 
 // Float32 master weights, gradients, optimizer state and losses in every case; the precision is that of the
-// products' inputs.
-enum class Precision { kFloat32, kBFloat16 };
+// products' inputs: TF32 is float32 rounded to 10 bits of fraction within the product.
+enum class Precision { kFloat32, kTf32, kBFloat16 };
 
 enum class Metric { kAccuracy };
 

@@ -20,7 +20,10 @@ class CpuBackend final : public Backend {
   std::string description() const override { return context_.description(); }
 
   Support Supports(Op op, DataType type) const override {
-    if (type == DataType::kFloat32) return {.supported = true, .native = true, .reason = ""};
+    if (type == DataType::kFloat32 || (type == DataType::kInt32 && op == Op::kMatMul)) {
+      return {.supported = true, .native = true, .reason = ""};
+    }
+    if (op == Op::kMatMul) return {.reason = "products placed by hand are of Float32 or Int32"};
     if (type != DataType::kBFloat16) {
       return {.reason = std::string(DataTypeName(type)) + " is a type of data and labels, not of arithmetic"};
     }
@@ -51,6 +54,22 @@ class CpuBackend final : public Backend {
   std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options) override {
     Require(Op::kDense, options.input);
     return cpu::MakeDense(options, context_);
+  }
+
+  void MatMul(DataType type, int64_t m, int64_t n, int64_t k, const void* a, const void* b,
+              void* c) override {
+    if (type != DataType::kInt32) return Backend::MatMul(type, m, n, k, a, b, c);
+    // Wraps around where it overflows, as TensorFlow's does.
+    const auto* left = static_cast<const uint32_t*>(a);
+    const auto* right = static_cast<const uint32_t*>(b);
+    auto* product = static_cast<uint32_t*>(c);
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        uint32_t sum = 0;
+        for (int64_t l = 0; l < k; ++l) sum += left[i * k + l] * right[l * n + j];
+        product[i * n + j] = sum;
+      }
+    }
   }
 
   std::unique_ptr<LossKernel> MakeLoss(const LossOptions& options) override {
@@ -86,14 +105,6 @@ class CpuBackend final : public Backend {
         return true;
       default:
         return false;
-    }
-  }
-
-  void Require(Op op, DataType type) const {
-    const Support support = Supports(op, type);
-    if (!support.supported) {
-      throw Unsupported(std::string(OpName(op)) + " in " + std::string(DataTypeName(type)) +
-                        " on CPU: " + support.reason);
     }
   }
 
