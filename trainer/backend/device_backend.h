@@ -103,8 +103,11 @@ class DeviceBackend : public Backend {
   virtual Stream communication_stream() = 0;  // of high priority; not ordered with the compute stream
   virtual std::unique_ptr<DeviceEvent> MakeEvent(bool timing) = 0;
 
-  // On the compute stream, without blocking; `pinned` from pinned().
-  virtual void DownloadAsync(void* pinned, const void* from, size_t bytes) = 0;
+  // On the compute stream, without blocking. Both lie in the device's memory or in pinned(), in any
+  // combination; pinned memory must stay as it is until the work is done.
+  virtual void CopyAsync(void* to, const void* from, size_t bytes) = 0;
+  // *sum = Σ x² of float32, in double, on the compute stream; `sum` in the device's memory.
+  virtual void SumOfSquaresAsync(const float* data, int64_t count, double* sum) = 0;
   // *where = value, on the compute stream. The value is taken now.
   virtual void SetFloat(float* where, float value) = 0;
 

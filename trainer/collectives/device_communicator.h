@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/contract/store.h"
 #include "trainer/backend/cuda_plugin.h"
@@ -12,6 +15,8 @@
 // Sums over ranks whose buffers lie in the memory of GPUs. nccl/ carries them over NCCL, local/cuda_* over
 // peer access between the processes of one machine (CUDA IPC). Both are part of liblockstep-cuda.so.
 namespace lockstep::trainer::collectives {
+
+class InProcessSegments;
 
 // How gradients of several devices are summed; as TensorFlow's tf.distribute names them.
 enum class DeviceOps { kNccl, kHierarchicalCopy, kReductionToOneDevice };
@@ -23,32 +28,51 @@ struct DeviceCommunicatorOptions {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  contract::Store* store = nullptr;  // used while connecting only
-  std::string key;                   // of this group in the store
-  std::string interface;             // of the network, for NCCL; empty: its own choice
-  Deadline deadline;                 // of connecting
+  bool shared_devices = false;            // some of the ranks share a GPU
+  contract::Store* store = nullptr;       // used while connecting only
+  std::string key;                        // of this group in the store
+  std::string interface;                  // of the network, for NCCL; empty: its own choice
+  Deadline deadline;                      // of connecting
+  std::chrono::milliseconds timeout;      // of each wait of one process for another, later
+  InProcessSegments* segments = nullptr;  // ranks are threads of this process (tests)
+};
+
+// What ranks add up at the end of a step or of an evaluation, in device memory.
+struct DeviceReport {
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t samples = 0;
+  int64_t stop = 0;  // ranks that were asked to stop
 };
 
 // A fixed group of ranks, one GPU (or a share of one) each. Every rank enqueues the same operations in the
-// same order with the same sizes. Calls return once the work is enqueued on `stream`; the result is there
-// when the stream has come past it. All sums are over the ranks, in place, the same bits on every rank; float
-// sums of NCCL may depend on the number of ranks and the size, those over peer access add in rank order.
+// same order with the same sizes. Calls return once the work is enqueued on `stream`, at most after a wait
+// until the others have come to enqueue theirs; the result is there when the stream has come past it. All
+// sums are over the ranks, in place, the same bits on every rank; float sums of NCCL may depend on the number
+// of ranks and the size, those over peer access add in rank order.
 //
 // Failure: a rank that is lost makes Check() throw CollectiveLost, or the stream never comes past; so whoever
 // waits for the stream polls Check() and has a deadline. After Abort, or a failure, the process is to end.
-// One thread at a time; Abort from any.
+// One thread at a time, for which the backend's device is the current one; Abort from any.
 class DeviceCommunicator {
  public:
   virtual ~DeviceCommunicator() = default;
 
-  virtual std::string description() const = 0;  // "NCCL 2.30.7", for the log
+  virtual std::string description() const = 0;  // for the log: "NCCL 2.30.7"
+  // Collective, and blocks: operations work on [data, data + bytes) from now on, memory of
+  // DeviceBackend::shareable() that is as large on every rank and is not freed before Finish. All that
+  // operations are given lies in such memory, at the same place in it on every rank.
+  virtual void Register(void* data, size_t bytes, Deadline deadline) = 0;
   virtual void AllReduce(float* data, size_t count, Stream stream) = 0;
-  virtual void AllReduce(double* data, size_t count, Stream stream) = 0;
+  virtual void AllReduce(DeviceReport* report, Stream stream) = 0;
   virtual void Broadcast(void* data, size_t bytes, int root, Stream stream) = 0;
-  // Whether the operations may be recorded into a DeviceGraph.
+  // Whether the operations may be recorded into a DeviceGraph; then every rank records the same ones at the
+  // same place among the others.
   virtual bool recordable() const = 0;
   // Throws CollectiveLost, naming the operation and what is known of the rank, if the group has failed.
   virtual void Check() = 0;
+  // Collective, and blocks: lets go of the others' memory. When all work is done; nothing comes after it.
+  virtual void Finish(Deadline deadline) = 0;
   virtual void Abort() noexcept = 0;
 };
 
