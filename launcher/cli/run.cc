@@ -137,6 +137,8 @@ void AddRun(CLI::App& app, Action& action) {
   command->add_option("--token-file", options.token_file,
                       "the job's secret; replica 0 makes the file if it is not there");
   command->add_option("--run-dir", options.run_folder, "where logs and other files of this run go");
+  command->add_flag("--force", options.force,
+                    "start even if another job was promised the GPUs' memory that this one takes");
   command->add_flag("-q,--quiet", options.quiet, "only the ranks' output and errors");
   command->callback([&action, arguments] { action = [arguments] { return RunCommand(*arguments); }; });
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/contract/digest.h"
+#include "common/contract/environment.h"
 #include "common/contract/exit_codes.h"
 #include "common/contract/token.h"
 #include "common/inherited_environment.h"
@@ -86,6 +87,7 @@ Status Launcher::Start() {
       [this](bool congested) { congested ? supervisor_->PauseOutput() : supervisor_->ResumeOutput(); });
 
   LOCKSTEP_RETURN_IF_ERROR(Assign());
+  LOCKSTEP_RETURN_IF_ERROR(ClaimDevices());
   auto folder = RunFolder::Create(options_.run_folder, options_.job.name);
   LOCKSTEP_RETURN_IF_ERROR(folder.status());
   folder_ = std::move(*folder);
@@ -110,6 +112,32 @@ Status Launcher::Assign() {
         spec::CheckBatchDivides(options_.job.trainer->batch_size,
                                 static_cast<int64_t>(assignment_.processes.size()) * role.replicas));
   }
+  return {};
+}
+
+Status Launcher::ClaimDevices() {
+  const std::vector<ledger::Use> uses = ledger::UsesOf(assignment_, devices_.inventory);
+  if (uses.empty()) return {};
+  const auto given = inherited_.find(contract::kDeviceLedger);
+  const auto folder = ledger::DeviceLedger::FolderFor(given == inherited_.end() ? "" : given->second);
+  if (folder.status().code() == StatusCode::kNotFound && given == inherited_.end()) {
+    assignment_.notices.push_back(folder.status().message() + "; other jobs do not see what this one takes");
+    return {};
+  }
+  LOCKSTEP_RETURN_IF_ERROR(folder.status());
+  std::vector<std::string> overruled;
+  auto claims = ledger::DeviceLedger::Acquire({.folder = *folder,
+                                               .job = options_.job.name,
+                                               .namespace_name = options_.job.namespace_name,
+                                               .force = options_.force},
+                                              uses, overruled);
+  if (!claims.ok()) {
+    const Status& why = claims.status();
+    return {why.code(), why.message() + "; wait for it, take less (devices.memory), or run with --force"};
+  }
+  claims_ = std::move(*claims);
+  for (const std::string& each : overruled)
+    assignment_.notices.push_back(each + "; started all the same (--force)");
   return {};
 }
 

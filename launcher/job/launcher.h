@@ -11,6 +11,7 @@
 #include "launcher/job/run_folder.h"
 #include "launcher/job/runner.h"
 #include "launcher/job/watch.h"
+#include "launcher/ledger/device_ledger.h"
 #include "launcher/placement/assign.h"
 #include "launcher/process/console.h"
 #include "launcher/process/output_log.h"
@@ -40,6 +41,7 @@ class Launcher {
 
  private:
   Status Assign();
+  Status ClaimDevices();
   Status StartServing();
   Status Join();
 
@@ -68,6 +70,7 @@ class Launcher {
   placement::Environment inherited_;
   placement::DeviceRequest devices_;  // this machine, as the job may use it
   placement::DeviceAssignment assignment_;
+  std::optional<ledger::DeviceLedger> claims_;
   spec::TrainingJob job_;  // the manifest as this machine carries it out
   std::unique_ptr<telemetry::JobMetrics> metrics_;
   std::unique_ptr<telemetry::JobState> state_;

@@ -16,6 +16,7 @@ struct RunOptions {
   std::string rendezvous;  // replica 0: HOST:PORT to listen on; others: where replica 0 listens
   std::string token_file;  // empty: a new token, in the run's folder
   std::string run_folder;  // empty: a new one (run_folder.h)
+  bool force = false;      // start although another job was promised the devices' memory (ledger/)
   bool quiet =
       false;  // neither progress nor the launcher's own news; errors and the ranks' output all the same
 };
