@@ -1,0 +1,175 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/paths.h"
+#include "tests/support/launcher_process.h"
+
+// `lockstep run` on machines with GPUs, as NVML's recorded answers show them (tests/testdata/nvml), with
+// programs that use none.
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kT4[] = "GPU-7a1b2c3d-0000-4000-8000-000000000004";
+
+std::string Library(const std::string& table) {
+  return LOCKSTEP_BIN_DIR "/../tests/unit/placement/" + table + "/libnvidia-ml.so.1";
+}
+
+nlohmann::json OnGpus(nlohmann::json spec, const nlohmann::json& devices = nlohmann::json::object()) {
+  spec["devices"] = devices;
+  spec["devices"]["type"] = "GPU";
+  spec.erase("processesPerReplica");
+  return spec;
+}
+
+nlohmann::json Fraction(double fraction) {
+  return {{"memory", {{"policy", "Fraction"}, {"fraction", fraction}}}};
+}
+
+// Runs jobs on one recorded machine with a ledger of its own.
+class RunDevicesTest : public ::testing::Test {
+ protected:
+  JobRun::Options On(const std::string& table, std::vector<std::string> arguments = {}) const {
+    return {.arguments = std::move(arguments),
+            .environment = {{"LOCKSTEP_NVML_LIBRARY", Library(table)},
+                            {"LOCKSTEP_DEVICE_LEDGER", folder_.File("ledger")}},
+            .wrapper = {}};
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(RunDevicesTest, GivesEachRankAGpuOfItsOwn) {
+  JobRun run(OnGpus(ShellSpec(8, "echo $LOCKSTEP_DEVICE $CUDA_VISIBLE_DEVICES $LOCKSTEP_DEVICE_UUID")),
+             On("eight_h100"));
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(), HasSubstr("lockstep: 8 physical GPUs, 8 logical GPUs\n"));
+  for (int rank = 0; rank < 8; ++rank) {
+    const std::string uuid =
+        "GPU-" + std::string(8, static_cast<char>('0' + rank)) + "-4e2c-5a1b-9d3f-0123456789ab";
+    EXPECT_THAT(run.Log(rank), HasSubstr("GPU " + uuid + " " + uuid + "\n"));
+  }
+}
+
+// The guides: "2 physical GPUs, 1 logical", and four virtual devices of 1 GiB.
+TEST_F(RunDevicesTest, DividesAGpu) {
+  JobRun run(
+      OnGpus(ShellSpec(1, "echo $RANK/$WORLD_SIZE $LOCKSTEP_MEMORY_LIMIT shared=$LOCKSTEP_SHARED_DEVICE"),
+             {{"virtual", {{"perDevice", 4}, {"memoryLimit", "1Gi"}}}, {"logPlacement", true}}),
+      On("one_t4"));
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(), HasSubstr("lockstep: 1 physical GPU, 4 logical GPUs\n"));
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string number = std::to_string(rank);
+    EXPECT_THAT(run.Log(rank), HasSubstr(number + "/4 1073741824 shared=1\n"));
+    EXPECT_THAT(run.launcher().err(), HasSubstr("rank " + number + " on " + kT4));
+  }
+}
+
+TEST_F(RunDevicesTest, RefusesToDivideWhatIsNotThereUnlessSoft) {
+  const nlohmann::json devices = {{"virtual", {{"perDevice", 2}}}};
+  nlohmann::json spec = ShellSpec(1, "echo on $LOCKSTEP_DEVICE");
+  spec["devices"] = devices;
+  spec.erase("processesPerReplica");
+  JobRun refused(spec, On("no_driver"));
+  EXPECT_EQ(refused.Wait(), 2);
+  EXPECT_THAT(refused.launcher().err(), HasSubstr("spec.devices.virtual: there is no GPU to divide"));
+  spec["devices"]["softPlacement"] = true;
+  JobRun soft(spec, On("no_driver"));
+  EXPECT_EQ(soft.Wait(), 0) << soft.launcher().err();
+  EXPECT_THAT(soft.Log(1), HasSubstr("on CPU\n"));
+}
+
+TEST_F(RunDevicesTest, LetsTwoJobsShareAGpuAtAHalfEach) {
+  const auto script = [this](const char* name) {
+    // Each waits for the other, so that both run at once or neither ends.
+    return "touch " + folder_.File(name) + "; while [ ! -e " + folder_.File("a") + " ] || [ ! -e " +
+           folder_.File("b") + " ]; do sleep 0.02; done";
+  };
+  JobRun first(OnGpus(ShellSpec(1, script("a")), Fraction(0.5)), On("one_t4"));
+  JobRun second(OnGpus(ShellSpec(1, script("b")), Fraction(0.5)), On("one_t4"));
+  EXPECT_EQ(first.Wait(), 0) << first.launcher().err();
+  EXPECT_EQ(second.Wait(), 0) << second.launcher().err();
+}
+
+TEST_F(RunDevicesTest, RefusesAJobThatWouldOvercommitAndNamesTheHolder) {
+  JobRun holder(OnGpus(ShellSpec(1, "exec sleep 1000"), Fraction(0.5)), On("one_t4"));
+  ASSERT_EQ(holder.Pids().size(), 1u) << holder.launcher().err();
+  const nlohmann::json more = OnGpus(ShellSpec(1, "echo ran"), Fraction(0.6));
+
+  JobRun refused(more, On("one_t4"));
+  EXPECT_EQ(refused.Wait(), 2) << refused.launcher().err();
+  EXPECT_THAT(refused.launcher().err(), HasSubstr(std::string("device ") + kT4 + " is promised to others"));
+  EXPECT_THAT(refused.launcher().err(), HasSubstr("job default/test of "));
+  EXPECT_THAT(refused.launcher().err(), HasSubstr("holds 7.5 GiB (Fraction); this job takes 9 GiB"));
+  EXPECT_THAT(refused.launcher().err(), HasSubstr("7.5 GiB of 15 GiB is free"));
+
+  JobRun forced(more, On("one_t4", {"--force"}));
+  EXPECT_EQ(forced.Wait(), 0) << forced.launcher().err();
+  EXPECT_THAT(forced.launcher().err(), HasSubstr("started all the same (--force)"));
+
+  JobRun growing(OnGpus(ShellSpec(1, "echo ran")), On("one_t4"));
+  EXPECT_EQ(growing.Wait(), 0) << growing.launcher().err();
+
+  // Nobody is left to give it back.
+  holder.launcher().Signal(SIGKILL);
+  holder.Wait();
+  int code = 2;
+  // The guard is gone at once; the launcher below it, which holds the device, is told by the kernel.
+  EXPECT_TRUE(WaitUntil([&] {
+    JobRun next(more, On("one_t4"));
+    code = next.Wait();
+    return code != 2;
+  }));
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(RunDevicesTest, SaysWhyALostGpuIsNotUsed) {
+  JobRun run(OnGpus(ShellSpec(1, "echo ran")), On("lost_gpu"));
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(), HasSubstr("2 physical GPUs, 2 logical GPUs"));
+  EXPECT_THAT(run.launcher().err(), HasSubstr("GPU 1 is left out: open: GPU is lost"));
+}
+
+TEST_F(RunDevicesTest, RefusesNcclOnTheCpuBeforeAnythingStarts) {
+  nlohmann::json spec = {{"processesPerReplica", 2},
+                         {"strategy", {{"crossDeviceOps", "NCCL"}}},
+                         {"trainer",
+                          {{"data", {{"samples", 1024}, {"testSamples", 64}}},
+                           {"model", {{"layers", {{{"type", "Dense"}, {"units", 10}}}}}},
+                           {"batchSize", 64}}}};
+  JobRun refused(spec, On("no_driver"));
+  EXPECT_EQ(refused.Wait(), 2);
+  EXPECT_THAT(refused.launcher().err(), HasSubstr("spec.strategy.crossDeviceOps: NCCL sums on GPUs"));
+  spec["devices"]["softPlacement"] = true;
+  JobRun soft(spec, On("no_driver"));
+  EXPECT_EQ(soft.Wait(), 0) << soft.launcher().err();
+  EXPECT_THAT(soft.launcher().err(), HasSubstr("it is Auto (softPlacement)"));
+  EXPECT_THAT(soft.launcher().err(),
+              HasSubstr("Auto is the CPU here: this machine has no GPU; no NVIDIA driver"));
+}
+
+TEST_F(RunDevicesTest, TellsTheDryRunToo) {
+  const std::string manifest =
+      folder_.Write("job.json", nlohmann::json{{"apiVersion", "lockstep.dev/v1alpha1"},
+                                               {"kind", "TrainingJob"},
+                                               {"metadata", {{"name", "dry"}}},
+                                               {"spec", OnGpus(ShellSpec(1, "true"), {{"visible", {"1"}}})}}
+                                    .dump());
+  LauncherProcess dry({.arguments = {"run", manifest, "--dry-run", "-o", "json"},
+                       .environment = {{"LOCKSTEP_NVML_LIBRARY", Library("eight_h100")}},
+                       .working_directory = "",
+                       .wrapper = {}});
+  EXPECT_EQ(dry.Wait(), 0) << dry.err();
+  EXPECT_THAT(dry.err(), HasSubstr("8 physical GPUs, 1 logical GPU\n"));
+  EXPECT_THAT(dry.err(), Not(HasSubstr("error")));
+  const auto plan = nlohmann::json::parse(dry.out());
+  EXPECT_EQ(plan["processes"][0]["environment"]["LOCKSTEP_DEVICE"], "GPU");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
