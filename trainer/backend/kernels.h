@@ -44,6 +44,8 @@ class DenseKernel {
   // Elements [begin, end) of the kernel, as stored, changed: copies in another order or type are to be made
   // anew.
   virtual void KernelChanged(int64_t begin, int64_t end) = 0;
+  // The same of the bias, for backends that keep it in another type too.
+  virtual void BiasChanged(int64_t /*begin*/, int64_t /*end*/) {}
 
   virtual void Forward(int64_t n, const void* x, void* y) = 0;
   // Writes dkernel, dbias and, unless null, dx. `dy` is overwritten (by the gradient before the activation).

@@ -67,7 +67,7 @@ void Dense::Bind(const std::vector<BoundVariable>& variables) {
 }
 
 void Dense::ParametersChanged(int index, int64_t begin, int64_t end) {
-  if (index == kKernel) kernel_->KernelChanged(begin, end);
+  index == kKernel ? kernel_->KernelChanged(begin, end) : kernel_->BiasChanged(begin, end);
 }
 
 }  // namespace lockstep::trainer

@@ -1,7 +1,5 @@
 #include "trainer/backend/cuda/supports.h"
 
-#include "trainer/error.h"
-
 namespace lockstep::trainer::cuda {
 namespace {
 
@@ -21,6 +19,7 @@ Support Supports(Op op, DataType type, int capability, const std::string& device
       if (op == Op::kSgd || op == Op::kAdam) {
         return {.reason = "parameters and optimizer state are Float32, in every precision"};
       }
+      if (op == Op::kMatMul) return {.reason = "products placed by hand are of Float32 on " + device};
       if (capability < kFirstWithBFloat16) {
         return {.reason = "BFloat16 needs compute capability " + CapabilityName(kFirstWithBFloat16) +
                           ", and " + device + " has " + CapabilityName(capability)};
@@ -30,15 +29,8 @@ Support Supports(Op op, DataType type, int capability, const std::string& device
     case DataType::kUInt8:
       break;
   }
-  return {.reason = std::string(OpName(op)) + " has no kernel for " + std::string(DataTypeName(type)) +
-                    " on " + device + "; integers are types of data and labels there, not of arithmetic"};
-}
-
-void Require(Op op, DataType type, int capability, const std::string& device) {
-  const Support support = Supports(op, type, capability, device);
-  if (support.supported) return;
-  throw Unsupported(std::string(OpName(op)) + " in " + std::string(DataTypeName(type)) + " on " + device +
-                    ": " + support.reason);
+  return {.reason = device + " has no kernel of " + std::string(OpName(op)) + " for " +
+                    std::string(DataTypeName(type)) + ": integers are data and labels there, not arithmetic"};
 }
 
 }  // namespace lockstep::trainer::cuda

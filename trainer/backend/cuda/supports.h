@@ -9,7 +9,4 @@ namespace lockstep::trainer::cuda {
 // Backend::Supports for a device of this compute capability (90 for sm_90); `device` names it in reasons.
 Support Supports(Op op, DataType type, int capability, const std::string& device);
 
-// Throws Unsupported (operation, type, device and reason) where Supports says no.
-void Require(Op op, DataType type, int capability, const std::string& device);
-
 }  // namespace lockstep::trainer::cuda

@@ -1,0 +1,105 @@
+#include "trainer/backend/cuda/launch.h"
+#include "trainer/backend/cuda/numbers.cuh"
+#include "trainer/backend/cuda/optimizer.h"
+
+namespace lockstep::trainer::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPack = 4;
+
+// The rules spell out which operations are fused, so that an element's bits do not depend on the code around
+// it: a pack, or the elements at a range's ends.
+
+struct AdamRule {
+  static constexpr int kSlots = 2;
+  AdamStep step;
+
+  __device__ float rate() const { return step.alpha; }
+  __device__ void operator()(float rate, float gradient, float* w, float* m, float* v) const {
+    const float g = step.l2 != 0 ? fmaf(2 * step.l2, *w, gradient) : gradient;
+    *m = fmaf(g - *m, step.one_minus_beta1, *m);
+    *v = fmaf(fmaf(g, g, -*v), step.one_minus_beta2, *v);
+    *w -= rate * *m / (sqrtf(*v) + step.epsilon);
+  }
+};
+
+struct SgdRule {
+  static constexpr int kSlots = 0;
+  SgdStep step;
+
+  __device__ float rate() const { return step.learning_rate; }
+  __device__ void operator()(float rate, float gradient, float* w, float*, float*) const {
+    const float g = step.l2 != 0 ? fmaf(2 * step.l2, *w, gradient) : gradient;
+    *w = fmaf(-rate, g, *w);
+  }
+};
+
+struct MomentumRule {
+  static constexpr int kSlots = 1;
+  SgdStep step;
+
+  __device__ float rate() const { return step.learning_rate; }
+  __device__ void operator()(float rate, float gradient, float* w, float* velocity, float*) const {
+    const float g = step.l2 != 0 ? fmaf(2 * step.l2, *w, gradient) : gradient;
+    *velocity = fmaf(step.momentum, *velocity, -(rate * g));
+    *w = step.nesterov ? fmaf(step.momentum, *velocity, fmaf(-rate, g, *w)) : *w + *velocity;
+  }
+};
+
+// A thread has one pack of each buffer, or its elements within the range where that ends inside the pack.
+// (At least one block a processor: said, because ptxas else takes 32 registers as its aim and spills.)
+template <typename Rule>
+__global__ void __launch_bounds__(kThreads, 1)
+    Update(Rule rule, UpdateBuffers buffers, int64_t begin, int64_t end, bool aligned) {
+  const int64_t first = (begin / kPack + static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kPack;
+  if (first >= end) return;
+  const float rate = buffers.rate != nullptr ? *buffers.rate : rule.rate();
+
+  if (aligned && first >= begin && first + kPack <= end) {
+    auto w = LoadPack<kPack>(buffers.parameters + first);
+    const auto g = LoadPack<kPack>(buffers.gradients + first);
+    Pack<float, kPack> slot0{}, slot1{};
+    if constexpr (Rule::kSlots > 0) slot0 = LoadPack<kPack>(buffers.slots[0] + first);
+    if constexpr (Rule::kSlots > 1) slot1 = LoadPack<kPack>(buffers.slots[1] + first);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      rule(rate, g.values[i], &w.values[i], &slot0.values[i], &slot1.values[i]);
+    }
+    StorePack(buffers.parameters + first, w);
+    if constexpr (Rule::kSlots > 0) StorePack(buffers.slots[0] + first, slot0);
+    if constexpr (Rule::kSlots > 1) StorePack(buffers.slots[1] + first, slot1);
+    return;
+  }
+  for (int64_t i = first > begin ? first : begin; i < end && i < first + kPack; ++i) {
+    rule(rate, buffers.gradients[i], buffers.parameters + i,
+         Rule::kSlots > 0 ? buffers.slots[0] + i : nullptr,
+         Rule::kSlots > 1 ? buffers.slots[1] + i : nullptr);
+  }
+}
+
+template <typename Rule>
+void Enqueue(const Rule& rule, const UpdateBuffers& buffers, int64_t begin, int64_t end,
+             const KernelContext& context) {
+  if (begin >= end) return;
+  const int64_t packs = CeilDiv(end, kPack) - begin / kPack;
+  const auto blocks = static_cast<unsigned>(CeilDiv(packs, kThreads));
+  const bool aligned = Aligned(sizeof(Pack<float, kPack>), buffers.parameters, buffers.gradients,
+                               buffers.slots[0], buffers.slots[1]);
+  LOCKSTEP_LAUNCH(Update<Rule>, blocks, kThreads, 0, context.stream, rule, buffers, begin, end, aligned);
+}
+
+}  // namespace
+
+void Sgd(const SgdStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end,
+         const KernelContext& context) {
+  if (step.momentum != 0) return Enqueue(MomentumRule{step}, buffers, begin, end, context);
+  Enqueue(SgdRule{step}, buffers, begin, end, context);
+}
+
+void Adam(const AdamStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end,
+          const KernelContext& context) {
+  Enqueue(AdamRule{step}, buffers, begin, end, context);
+}
+
+}  // namespace lockstep::trainer::cuda
