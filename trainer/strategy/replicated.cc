@@ -7,6 +7,7 @@
 #include "trainer/collectives/sum.h"
 #include "trainer/error.h"
 #include "trainer/strategy/fingerprint.h"
+#include "trainer/strategy/meeting.h"
 
 namespace lockstep::trainer::strategy {
 namespace {
@@ -33,7 +34,7 @@ void Replicated::Setup(Model& model, Optimizer& optimizer, uint64_t seed) {
   optimizer_ = &optimizer;
   l2_ranges_ = model.layout().l2_ranges();
   MeetTheOthers();
-  CompareModels();
+  CompareModels(options_, model.layout(), optimizer.slots());
   ConnectMachines();
   AllocateBuffers();
   model.Bind({parameters_, total()}, {gradients_[static_cast<size_t>(local_rank())], total()});
@@ -53,44 +54,11 @@ void Replicated::Setup(Model& model, Optimizer& optimizer, uint64_t seed) {
 }
 
 void Replicated::MeetTheOthers() {
-  const World& world = options_.world;
-  const auto deadline = Clock::now() + options_.setup_timeout;
-  group_ = collectives::LocalGroup::Join({.rank = world.local_rank,
-                                          .size = world.local_size,
-                                          .first_rank = world.rank - world.local_rank,
-                                          .store = options_.store,
-                                          .key = "machine/" + std::to_string(world.group_rank),
-                                          .threads = options_.threads,
-                                          .deadline = deadline,
-                                          .segments = options_.segments});
-  const size_t control = sizeof(Shared) + sizeof(Member) * static_cast<size_t>(world.local_size);
-  control_ = group_->CreateSegment("control", control, deadline);
+  group_ = JoinMachine(options_);
+  const size_t control = sizeof(Shared) + sizeof(Member) * static_cast<size_t>(local_size());
+  control_ = group_->CreateSegment("control", control, Clock::now() + options_.setup_timeout);
   shared_ = control_.View<Shared>(0, 1).data();
-  members_ = control_.View<Member>(sizeof(Shared), static_cast<size_t>(world.local_size)).data();
-}
-
-// Before memory is sized by the model, and through the store: whoever differs is known to all, and nobody is
-// left waiting for those who gave up over it.
-void Replicated::CompareModels() {
-  const World& world = options_.world;
-  if (world.size == 1) return;
-  const auto deadline = Clock::now() + options_.setup_timeout;
-  const auto check = [](const Status& status) {
-    if (!status.ok()) throw RendezvousFailed("comparing the models: " + status.message());
-  };
-  const std::string mine = std::to_string(Fingerprint(model_->layout(), optimizer_->slots()));
-  std::vector<std::string> keys;
-  for (int r = 0; r < world.size; ++r) keys.push_back("model/" + std::to_string(r));
-  check(options_.store->Set(keys[static_cast<size_t>(world.rank)], mine, deadline));
-  check(options_.store->Wait(keys, deadline));
-  for (int r = 0; r < world.size; ++r) {
-    const Result<std::string> theirs = options_.store->Get(keys[static_cast<size_t>(r)], deadline);
-    check(theirs.status());
-    if (*theirs == mine) continue;
-    throw BadModel("ranks " + std::to_string(world.rank) + " and " + std::to_string(r) +
-                   " lay out different parameters; all need the same model and optimizer, and machines with "
-                   "the same kind of processor");
-  }
+  members_ = control_.View<Member>(sizeof(Shared), static_cast<size_t>(local_size())).data();
 }
 
 void Replicated::ConnectMachines() {

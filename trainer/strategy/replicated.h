@@ -104,7 +104,6 @@ class Replicated : public Strategy {
 
  private:
   void MeetTheOthers();
-  void CompareModels();
   void ConnectMachines();
   void AllocateBuffers();
   bool MachinesAgree(uint64_t fingerprint, std::string* disagreement);

@@ -1,6 +1,7 @@
 #include "trainer/strategy/strategy.h"
 
 #include "trainer/error.h"
+#include "trainer/strategy/device_replicated.h"
 #include "trainer/strategy/mirrored.h"
 #include "trainer/strategy/multi_worker_mirrored.h"
 #include "trainer/strategy/one_device.h"
@@ -36,6 +37,14 @@ std::unique_ptr<Strategy> MakeStrategy(const Options& given) {
                                                                  "; Mirrored would be right");
   Check(options.kind != Kind::kMirrored || world.group_size == 1,
         "Mirrored is for one machine, and there are " + machines + "; MultiWorkerMirrored would be right");
+  if (options.device != nullptr) {
+    Check(world.size == 1 || options.communicators != nullptr, "several ranks on GPUs need communicators");
+    return std::make_unique<DeviceReplicated>(options);
+  }
+  Check(options.ops == CrossDeviceOps::kAuto || options.ops == CrossDeviceOps::kSharedMemory ||
+            options.ops == CrossDeviceOps::kGloo,
+        "crossDeviceOps NCCL, HierarchicalCopy and ReductionToOneDevice sum on GPUs, and this job is on "
+        "processors; Auto would be right");
   Check(
       options.ops != CrossDeviceOps::kSharedMemory || world.group_size == 1,
       "crossDeviceOps SharedMemory is for one machine, and there are " + machines + "; Auto would be right");

@@ -12,9 +12,13 @@
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
 
-namespace lockstep::trainer::collectives {
+namespace lockstep::trainer {
+class DeviceBackend;
+namespace collectives {
+struct CudaCommunicators;
 class InProcessSegments;
-}
+}  // namespace collectives
+}  // namespace lockstep::trainer
 
 // strategy/: how the processes of a job train one model together. A strategy owns the flat buffers
 // (parameters, gradients, optimizer state), decides who sums and updates what and when, and agrees with the
@@ -26,7 +30,8 @@ class InProcessSegments;
 // optimizer's state in shared memory; each has its own gradients there, and as a bucket of them is complete
 // on all ranks, whoever is free sums it in rank order and updates the parameters with it.
 // MultiWorkerMirrored: that within each machine, and between machines an all-reduce over Gloo of each bucket
-// as soon as it is complete, behind the rest of the backward pass.
+// as soon as it is complete, behind the rest of the backward pass. DeviceReplicated: any number of processes
+// on GPUs; each has its own copy of everything, and gradients are summed from device to device.
 namespace lockstep::trainer::strategy {
 
 // Where this process stands. Ranks of a machine are consecutive: rank = group_rank * local_size + local_rank.
@@ -41,9 +46,11 @@ struct World {
 
 enum class Kind { kOneDevice, kMirrored, kMultiWorkerMirrored };
 
-// kAuto: shared memory within a machine, Gloo between machines. kSharedMemory: one machine only. kGloo: Gloo
-// between all ranks, wherever they are; slower on one machine.
-enum class CrossDeviceOps { kAuto, kSharedMemory, kGloo };
+// On processors: kAuto is shared memory within a machine and Gloo between machines; kSharedMemory is for one
+// machine only; kGloo goes between all ranks, wherever they are, and is slower on one machine. On GPUs: kAuto
+// is NCCL where each rank has a GPU of its own, kHierarchicalCopy where ranks of one machine share one; the
+// last two are for one machine.
+enum class CrossDeviceOps { kAuto, kSharedMemory, kGloo, kNccl, kHierarchicalCopy, kReductionToOneDevice };
 
 struct Options {
   Kind kind = Kind::kMirrored;
@@ -57,11 +64,18 @@ struct Options {
   std::string reach;
   std::chrono::milliseconds setup_timeout{60'000};
   std::chrono::milliseconds collective_timeout{60'000};  // of each wait for the others
-  collectives::InProcessSegments* segments = nullptr;    // ranks are threads of this process (tests)
+  // What the model computes on, if that is a device whose work runs behind the host; and how such devices
+  // exchange gradients, needed when there are several ranks. Both outlive the strategy.
+  DeviceBackend* device = nullptr;
+  const collectives::CudaCommunicators* communicators = nullptr;
+  bool record_steps = true;                            // as graphs, on such a device
+  collectives::InProcessSegments* segments = nullptr;  // ranks are threads of this process (tests)
 };
 
 // This rank's share of a global batch. What the pointers mean is Model::TrainStep's. On a device they
-// alternate between a few places, so what was recorded of a step belongs to the places it was recorded with.
+// alternate between a few places, so what was recorded of a step belongs to the places it was recorded with;
+// and since all ranks must record the same, a rank's share and its place follow from the step's number and
+// its global samples.
 struct Batch {
   const void* inputs = nullptr;
   const void* labels = nullptr;
@@ -130,8 +144,9 @@ class Strategy {
   virtual int64_t step() const = 0;
 
   // Replaces all of that. `fill` is called on one rank of those that share the buffers, and on every rank
-  // that shares them with none; it gets the parameters and the Optimizer::slots() slots and may throw (the
-  // others then fail too). Afterwards the machines compare checksums: throws BadData when they differ.
+  // that shares them with none; on devices on rank 0 alone, from which the others get it. It gets the
+  // parameters and the Optimizer::slots() slots and may throw (the others then fail too). Afterwards machines
+  // that each called it compare checksums: throws BadData when they differ.
   using Fill = std::function<void(std::span<float> parameters, std::span<const std::span<float>> slots)>;
   virtual void Restore(int64_t step, const Fill& fill) = 0;
 

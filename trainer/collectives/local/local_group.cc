@@ -205,7 +205,7 @@ void LocalGroup::Wait(std::string_view operation, const std::function<Look()>& l
     ThrowIfFailed(operation);
     ThrowIfGone(operation, missing, now >= look_at_peers);
     if (now >= look_at_peers) look_at_peers = now + kLookAtPeers;
-    if (now >= deadline) ThrowLate(operation, missing, now - start);
+    if (now >= deadline) GiveUp(operation, missing, "nobody", now - start);
   }
 }
 
@@ -253,8 +253,13 @@ void LocalGroup::ThrowIfGone(std::string_view operation, const std::function<boo
   ThrowIfFailed(operation);
 }
 
-void LocalGroup::ThrowLate(std::string_view operation, const std::function<bool(int)>& missing,
-                           nanoseconds waited) {
+void LocalGroup::LookAtPeers(std::string_view operation, const std::function<bool(int)>& missing) {
+  ThrowIfFailed(operation);
+  ThrowIfGone(operation, missing, true);
+}
+
+void LocalGroup::GiveUp(std::string_view operation, const std::function<bool(int)>& missing,
+                        std::string_view whom, nanoseconds waited) {
   std::string names;
   int first = rank();
   for (int r = size() - 1; r >= 0; --r) {
@@ -264,7 +269,8 @@ void LocalGroup::ThrowLate(std::string_view operation, const std::function<bool(
   }
   Fail(Failure::kLate, first);
   throw CollectiveLost(std::string(operation) + ": rank " + std::to_string(options_.first_rank + rank()) +
-                       " waited in vain for " + names + " until the deadline, " + Seconds(waited));
+                       " waited in vain for " + (names.empty() ? std::string(whom) : names) +
+                       " until the deadline, " + Seconds(waited));
 }
 
 std::string LocalGroup::NameOf(int local_rank) const {

@@ -71,6 +71,14 @@ class LocalGroup {
 
   void Barrier(std::string_view operation, Deadline deadline);
 
+  // For who waits in another way than by Wait, and has to do now and then what it does: throws CollectiveLost
+  // if the group has failed, or a rank that `missing` names has left or died.
+  void LookAtPeers(std::string_view operation, const std::function<bool(int)>& missing);
+  // Throws CollectiveLost: this rank has waited in vain, for the ranks that `missing` names (none: for
+  // `whom`).
+  [[noreturn]] void GiveUp(std::string_view operation, const std::function<bool(int)>& missing,
+                           std::string_view whom, std::chrono::nanoseconds waited);
+
   // Writes down that this rank has failed.
   void Abort() noexcept;
   void ThrowIfFailed(std::string_view operation) const;
@@ -87,8 +95,6 @@ class LocalGroup {
   bool MaySpin() const;
   void ThrowIfGone(std::string_view operation, const std::function<bool(int)>& missing,
                    bool look_at_processes);
-  [[noreturn]] void ThrowLate(std::string_view operation, const std::function<bool(int)>& missing,
-                              std::chrono::nanoseconds waited);
   std::string NameOf(int local_rank) const;
   void Fail(Failure failure, int culprit) noexcept;
 
