@@ -1,0 +1,128 @@
+#include "trainer/collectives/local/cuda_peers.h"
+
+#include <unistd.h>
+
+namespace lockstep::trainer::collectives::cuda {
+
+using trainer::cuda::CudaEvent;
+
+struct alignas(64) Peers::Member {
+  std::atomic<uint64_t> meetings;  // come to
+  // Written by the member between two barriers, read by the others behind the second.
+  alignas(64) int pid;
+  int device;  // in its process
+  cudaEvent_t events[2];
+  cudaIpcEventHandle_t event_handles[2];
+  void* memory;
+  cudaIpcMemHandle_t memory_handle;
+  int unreachable;  // 1 + a rank whose memory it could not open; 0: none
+  cudaError_t why;  // then
+};
+
+Peers::Peers(LocalGroup& group, int device, Deadline deadline)
+    : group_(group),
+      device_(device),
+      segment_(group.CreateSegment("peers", sizeof(Member) * static_cast<size_t>(group.size()), deadline)),
+      members_(segment_.View<Member>(0, static_cast<size_t>(group.size())).data()) {
+  Member& me = members_[group.rank()];
+  me.pid = ::getpid();
+  me.device = device;
+  for (int turn = 0; turn < 2; ++turn) {
+    mine_[turn] = trainer::cuda::MakeEvent(cudaEventDisableTiming | cudaEventInterprocess);
+    me.events[turn] = mine_[turn].get();
+    LOCKSTEP_CUDA(cudaIpcGetEventHandle(&me.event_handles[turn], mine_[turn].get()));
+  }
+  group.Barrier("sharing events", deadline);
+  for (int r = 0; r < group.size(); ++r) {
+    for (int turn = 0; turn < 2; ++turn) {
+      const Member& peer = members_[r];
+      if (peer.pid == me.pid) {
+        events_[turn].push_back(peer.events[turn]);
+        continue;
+      }
+      LOCKSTEP_CUDA(
+          cudaIpcOpenEventHandle(opened_events_.emplace_back().Receive(), peer.event_handles[turn]));
+      events_[turn].push_back(opened_events_.back().get());
+    }
+  }
+  group.Barrier("sharing events", deadline);
+}
+
+Peers::~Peers() = default;
+
+// An event is recorded again two meetings later: by then every rank has been at the one in between, so it had
+// made its wait for this one's record.
+void Peers::Meet(std::string_view operation, cudaStream_t stream, Deadline deadline) {
+  const uint64_t meeting = ++meetings_;
+  const size_t turn = meeting % 2;
+  LOCKSTEP_CUDA(cudaEventRecord(mine_[turn].get(), stream));
+  members_[group_.rank()].meetings.store(meeting);
+  group_.Wake();
+  const auto missing = [&](int r) { return members_[r].meetings.load() < meeting; };
+  const auto look = [&] {
+    for (int r = 0; r < group_.size(); ++r) {
+      if (missing(r)) return LocalGroup::Look::kIdle;
+    }
+    return LocalGroup::Look::kDone;
+  };
+  group_.Wait(operation, look, missing, deadline);
+  for (int r = 0; r < group_.size(); ++r) {
+    if (r != group_.rank())
+      LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, events_[turn][static_cast<size_t>(r)], 0));
+  }
+}
+
+std::vector<void*> Peers::Open(void* mine, Deadline deadline, std::string* why) {
+  Member& me = members_[group_.rank()];
+  me.memory = mine;
+  me.unreachable = 0;
+  LOCKSTEP_CUDA(cudaIpcGetMemHandle(&me.memory_handle, mine));
+  group_.Barrier("sharing device memory", deadline);
+  std::vector<void*> opened;
+  for (int r = 0; r < group_.size(); ++r) {
+    cudaError_t error = cudaSuccess;
+    opened.push_back(OpenOne(members_[r], &error));
+    if (error == cudaSuccess) continue;
+    cudaGetLastError();  // it is no failure of a later call
+    me.unreachable = 1 + r;
+    me.why = error;
+  }
+  group_.Barrier("sharing device memory", deadline);
+  for (int r = 0; r < group_.size() && !opened.empty(); ++r) {
+    const Member& member = members_[r];
+    if (member.unreachable == 0) continue;
+    *why = "rank " + std::to_string(r) + " cannot reach the memory of rank " +
+           std::to_string(member.unreachable - 1) + ": " + cudaGetErrorName(member.why);
+    opened.clear();
+  }
+  group_.Barrier("sharing device memory", deadline);
+  return opened;
+}
+
+// Within one process memory has one address everywhere; another device's must be made accessible.
+void* Peers::OpenOne(const Member& peer, cudaError_t* error) {
+  if (peer.pid != members_[group_.rank()].pid) {
+    OpenedMemory memory;
+    *error = cudaIpcOpenMemHandle(memory.Receive(), peer.memory_handle, cudaIpcMemLazyEnablePeerAccess);
+    if (*error != cudaSuccess) return nullptr;
+    return opened_memory_.emplace_back(std::move(memory)).get();
+  }
+  if (peer.device != device_) {
+    int can = 0;
+    *error = cudaDeviceCanAccessPeer(&can, device_, peer.device);
+    if (*error == cudaSuccess && can == 0) *error = cudaErrorPeerAccessUnsupported;
+    if (*error == cudaSuccess) *error = cudaDeviceEnablePeerAccess(peer.device, 0);
+    if (*error == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();
+      *error = cudaSuccess;
+    }
+  }
+  return peer.memory;
+}
+
+void Peers::Close(Deadline deadline) {
+  opened_memory_.clear();
+  group_.Barrier("closing the others' memory", deadline);
+}
+
+}  // namespace lockstep::trainer::collectives::cuda
