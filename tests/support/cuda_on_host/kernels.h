@@ -29,7 +29,6 @@
 #undef __shared__
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
-#define __forceinline__ inline
 
 #define threadIdx (::lockstep::cuda_on_host::Here().thread)
 #define blockIdx (::lockstep::cuda_on_host::Here().block)

@@ -35,6 +35,9 @@ struct MemoryPlace {
   size_t bytes = 0;
 };
 MemoryPlace Find(const void* pointer);
+// As the host sees it when it enqueues: a pool's memory counts from its allocation's call on, until its
+// free's.
+MemoryPlace FindAllocated(const void* pointer);
 // Whether [pointer, pointer + bytes) lies in one allocation that the device can reach, usable now.
 bool Reachable(const void* pointer, size_t bytes);
 bool InDeviceMemory(const void* pointer, size_t bytes);
@@ -46,19 +49,6 @@ void Fault(cudaError_t error, const std::string& why);
 cudaError_t Return(cudaError_t error);
 
 int CurrentDevice();
-// Of the stand-in as a whole; for messages.
-inline constexpr const char* kName = "cuda_on_host";
-
-// What tests can make happen, exported as "lockstep_cuda_on_host_controls".
-struct Controls {
-  // The device breaks as if a kernel had failed (cudaErrorLaunchFailure, say).
-  void (*fault)(int cuda_error);
-  // The next `count` allocations of device memory fail, whatever is free.
-  void (*refuse_allocations)(int count);
-  // Of device memory, all kinds, in this process.
-  int64_t (*allocated_bytes)();
-  // A stream's thread that works stops in front of its next piece of work until told otherwise.
-  void (*hold)(bool held);
-};
+inline constexpr const char* kName = "cuda_on_host";  // in messages
 
 }  // namespace lockstep::cuda_on_host

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace lockstep::cuda_on_host {
+
+struct Device {
+  std::string uuid;  // "GPU-…" or "MIG-…"
+  int physical = 0;
+  size_t memory = 0;
+  int capability = 0;  // 90 for sm_90
+};
+
+// As the environment had it when the first call came:
+//   LOCKSTEP_HOST_CUDA_DEVICES     how many there are (1); 0: CUDA finds none
+//   LOCKSTEP_HOST_CUDA_UUIDS       theirs, separated by commas; else made up
+//   LOCKSTEP_HOST_CUDA_MEMORY      bytes of each (2 GiB)
+//   LOCKSTEP_HOST_CUDA_CAPABILITY  90
+//   CUDA_VISIBLE_DEVICES           by index or UUID, with CUDA's rules: a bad entry hides it and all that
+//   follow
+const std::vector<Device>& Devices();
+
+// Taken on each device before anything is allocated, as a context is.
+inline constexpr size_t kContextBytes = size_t{16} << 20;
+
+}  // namespace lockstep::cuda_on_host
