@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "trainer/backend/device_backend.h"
+
 #ifdef __SANITIZE_THREAD__
 // oneDNN is not built with the sanitizer, which therefore misses how its cache of kernels is locked.
 extern "C" const char* __tsan_default_suppressions() {
@@ -32,7 +34,7 @@ ModelConfig Perceptron(const Job& job) {
 
 JobRank::JobRank(const Job& job, contract::Store& store, collectives::InProcessSegments* segments, int rank)
     : job_(job), rank_(rank) {
-  backend_ = MakeBackend({.threads = 1});
+  backend_ = job.backend ? job.backend(rank) : MakeBackend({.threads = 1});
   model_ = std::make_unique<Model>(
       Perceptron(job), ModelOptions{.features = job.widths[0], .max_local_batch = job.global_batch},
       *backend_);
@@ -49,10 +51,13 @@ JobRank::JobRank(const Job& job, contract::Store& store, collectives::InProcessS
                                       .reach = "127.0.0.1",
                                       .setup_timeout = job.timeout,
                                       .collective_timeout = job.timeout,
+                                      .device = dynamic_cast<DeviceBackend*>(backend_.get()),
+                                      .communicators = job.communicators,
+                                      .record_steps = job.record_steps,
                                       .segments = segments});
 }
 
-strategy::StepResult JobRank::Step(int64_t step) {
+strategy::Batch JobRank::Load(int64_t step, const std::vector<int32_t>& labels) {
   int64_t begin = 0, samples = 0;
   for (int r = 0; r <= rank_; ++r) {
     begin += samples;
@@ -70,10 +75,28 @@ strategy::StepResult JobRank::Step(int64_t step) {
       inputs_.push_back(noise(random) + (f % job_.widths.back() == label ? 2.0f : 0.0f));
     }
   }
-  return strategy_->TrainStep({.inputs = inputs_.data(),
-                               .labels = labels_.data(),
-                               .local_samples = samples,
-                               .global_samples = job_.global_batch});
+  if (!labels.empty()) labels_ = labels;
+  strategy::Batch batch{.inputs = inputs_.data(),
+                        .labels = labels_.data(),
+                        .local_samples = samples,
+                        .global_samples = job_.global_batch};
+  auto* const device = dynamic_cast<DeviceBackend*>(backend_.get());
+  if (device == nullptr) return batch;
+  constexpr size_t kPlaces = 4;
+  for (size_t i = on_device_.size(); i < 2 * kPlaces; ++i) {
+    on_device_.emplace_back(device->allocator(),
+                            static_cast<size_t>(job_.global_batch * job_.widths[0]) * sizeof(float));
+  }
+  const size_t place = static_cast<size_t>(step) % kPlaces;
+  const Buffer& inputs = on_device_[2 * place];
+  const Buffer& targets = on_device_[2 * place + 1];
+  if (samples > 0) {
+    device->Upload(inputs.data(), inputs_.data(), inputs_.size() * sizeof(float));
+    device->Upload(targets.data(), labels_.data(), labels_.size() * sizeof(int32_t));
+  }
+  batch.inputs = inputs.data();
+  batch.labels = targets.data();
+  return batch;
 }
 
 Outcome Train(const Job& job, int64_t steps,

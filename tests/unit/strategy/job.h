@@ -11,6 +11,7 @@
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/strategy/strategy.h"
+#include "trainer/tensor/buffer.h"
 
 namespace lockstep::testing {
 
@@ -28,6 +29,10 @@ struct Job {
   // How many of a batch's samples rank r takes; empty: equal parts.
   std::function<int64_t(int rank, int64_t step)> share;
   std::chrono::milliseconds timeout{30'000};
+  // Of a rank; empty: the CPU.
+  std::function<std::unique_ptr<trainer::Backend>(int rank)> backend;
+  const trainer::collectives::CudaCommunicators* communicators = nullptr;  // of such ranks
+  bool record_steps = true;
 
   int size() const { return machines * local_size; }
 };
@@ -45,8 +50,9 @@ class JobRank {
   trainer::Model& model() { return *model_; }
 
   void Setup() { strategy_->Setup(*model_, *optimizer_, job_.seed); }
-  // This rank's share of global batch `step`.
-  trainer::strategy::StepResult Step(int64_t step);
+  // This rank's share of global batch `step`: its place, and the labels if they are not to be what they are.
+  trainer::strategy::Batch Load(int64_t step, const std::vector<int32_t>& labels = {});
+  trainer::strategy::StepResult Step(int64_t step) { return strategy_->TrainStep(Load(step)); }
   int rank() const { return rank_; }
 
  private:
@@ -58,6 +64,7 @@ class JobRank {
   std::unique_ptr<trainer::strategy::Strategy> strategy_;
   std::vector<float> inputs_;
   std::vector<int32_t> labels_;
+  std::vector<trainer::Buffer> on_device_;  // inputs and labels, more than there are steps in flight
 };
 
 // The same job's end on every rank.

@@ -1,0 +1,328 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <deque>
+
+#include "tests/unit/strategy/device_job.h"
+#include "trainer/error.h"
+
+// Ranks that are threads of the test, on the GPUs of a plugin.
+namespace lockstep::trainer::strategy {
+namespace {
+
+using ::lockstep::testing::GpuJob;
+using ::lockstep::testing::Job;
+using ::lockstep::testing::JobRank;
+using ::lockstep::testing::Meeting;
+using ::lockstep::testing::Outcome;
+using ::lockstep::testing::RunRanks;
+using ::lockstep::testing::Train;
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSteps = 40;
+
+Job OneProcessor() { return {.kind = Kind::kOneDevice}; }
+
+struct Case {
+  std::string name;
+  Job job;
+  int gpus;  // that the ranks of a machine are on, in turn
+};
+
+std::vector<Case> Cases() {
+  const Kind multi = Kind::kMultiWorkerMirrored;
+  return {{"Alone", {.kind = Kind::kOneDevice}, 1},
+          {"HierarchicalCopy2", {.local_size = 2, .ops = CrossDeviceOps::kHierarchicalCopy}, 2},
+          {"HierarchicalCopy3", {.local_size = 3, .ops = CrossDeviceOps::kHierarchicalCopy}, 3},
+          {"ReductionToOneDevice3", {.local_size = 3, .ops = CrossDeviceOps::kReductionToOneDevice}, 3},
+          {"Nccl2", {.local_size = 2, .ops = CrossDeviceOps::kNccl}, 2},
+          {"Nccl4", {.local_size = 4}, 4},
+          {"FourOnOneGpu", {.local_size = 4}, 1},
+          {"NcclTwoOnOneGpu", {.local_size = 2, .ops = CrossDeviceOps::kNccl}, 1},
+          {"TwoMachinesOfTwo", {.machines = 2, .local_size = 2, .kind = multi}, 2}};
+}
+
+Job On(const Case& given) { return GpuJob(given.job, given.gpus); }
+
+void ExpectSameOnAllRanks(const Outcome& outcome) {
+  EXPECT_THAT(outcome.thrown, Each(IsEmpty()));
+  for (size_t r = 1; r < outcome.losses.size(); ++r) {
+    EXPECT_EQ(outcome.losses[r], outcome.losses[0]) << r;
+    EXPECT_EQ(outcome.parameters[r], outcome.parameters[0]) << r;
+    EXPECT_EQ(outcome.slots[r], outcome.slots[0]) << r;
+  }
+}
+
+void ExpectLossesNear(const Outcome& outcome, const Outcome& reference) {
+  ASSERT_EQ(outcome.losses[0].size(), reference.losses[0].size());
+  for (size_t step = 0; step < reference.losses[0].size(); ++step) {
+    const double want = reference.losses[0][step];
+    EXPECT_NEAR(outcome.losses[0][step], want, std::abs(want) * 1e-4) << "step " << step;
+  }
+}
+
+void ExpectSame(const Outcome& a, const Outcome& b) {
+  ExpectSameOnAllRanks(a);
+  ExpectSameOnAllRanks(b);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.parameters, b.parameters);
+  EXPECT_EQ(a.slots, b.slots);
+}
+
+class DeviceStrategyTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DeviceStrategyTest, GivesTheLossesOfOneProcessor) {
+  const Outcome outcome = Train(On(GetParam()), kSteps);
+  ExpectSameOnAllRanks(outcome);
+  const Outcome reference = Train(OneProcessor(), kSteps);
+  ExpectLossesNear(outcome, reference);
+  EXPECT_LT(reference.losses[0].back(), reference.losses[0].front() / 2) << "the job is to learn something";
+}
+
+TEST_P(DeviceStrategyTest, UnevenSharesAndIdleRanksChangeNothing) {
+  Job job = On(GetParam());
+  // All to the last rank, to the first, then in rising parts.
+  job.share = [&job](int rank, int64_t step) -> int64_t {
+    const int n = job.size();
+    if (step % 3 == 0) return rank == n - 1 ? job.global_batch : 0;
+    if (step % 3 == 1) return rank == 0 ? job.global_batch : 0;
+    const auto part = [&](int r) { return 2 * job.global_batch * r / (n * n); };
+    int64_t others = 0;
+    for (int r = 0; r + 1 < n; ++r) others += part(r);
+    return rank == n - 1 ? job.global_batch - others : part(rank);
+  };
+  const Outcome outcome = Train(job, kSteps);
+  ExpectSameOnAllRanks(outcome);
+  ExpectLossesNear(outcome, Train(OneProcessor(), kSteps));
+}
+
+TEST_P(DeviceStrategyTest, RecordedStepsGiveTheSameBits) {
+  Job ordinary = On(GetParam());
+  ordinary.record_steps = false;
+  ExpectSame(Train(On(GetParam()), kSteps), Train(ordinary, kSteps));
+}
+
+TEST_P(DeviceStrategyTest, StepsInFlightGiveTheSameBits) {
+  const Job job = On(GetParam());
+  const Outcome one_by_one = Train(job, kSteps);
+  Meeting meeting;
+  const auto thrown = RunRanks(job.size(), [&](int r) {
+    JobRank rank(job, meeting, r);
+    rank.Setup();
+    const int most = rank.strategy().max_in_flight();
+    EXPECT_GT(most, 1);
+    std::vector<double> losses;
+    int64_t started = 0;
+    while (started < kSteps || static_cast<int64_t>(losses.size()) < kSteps) {
+      while (started < kSteps && started - static_cast<int64_t>(losses.size()) < most) {
+        rank.strategy().StartStep(rank.Load(started++));
+      }
+      losses.push_back(rank.strategy().FinishStep().loss);
+    }
+    EXPECT_EQ(losses, one_by_one.losses[0]) << r;
+    EXPECT_EQ(rank.strategy().step(), kSteps);
+    rank.strategy().Finish();
+  });
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+}
+
+TEST_P(DeviceStrategyTest, RegularisationAndMomentumAreTheSameToo) {
+  Job job = On(GetParam()), reference = OneProcessor();
+  for (Job* each : {&job, &reference}) {
+    each->optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 0.05, .momentum = 0.9, .nesterov = true};
+    each->l2 = 1e-3;
+  }
+  const Outcome outcome = Train(job, kSteps);
+  ExpectSameOnAllRanks(outcome);
+  ExpectLossesNear(outcome, Train(reference, kSteps));
+}
+
+TEST_P(DeviceStrategyTest, CountsAreThoseOfTheGlobalBatch) {
+  const Job job = On(GetParam());
+  std::vector<int64_t> correct(20, -1);
+  const auto thrown = Train(job, 20, [&](JobRank& rank, const StepResult& result) {
+                        EXPECT_EQ(result.samples, job.global_batch);
+                        EXPECT_FALSE(result.stop);
+                        EXPECT_GE(result.collective_seconds, 0);
+                        EXPECT_LT(result.collective_seconds, 10);
+                        EXPECT_EQ(result.collective_bytes > 0, job.size() > 1);
+                        if (rank.rank() == 0) {
+                          correct[static_cast<size_t>(rank.strategy().step() - 1)] = result.correct;
+                        }
+                      }).thrown;
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+  std::vector<int64_t> reference;
+  Train(OneProcessor(), 20, [&](JobRank&, const StepResult& result) { reference.push_back(result.correct); });
+  EXPECT_EQ(correct, reference);
+}
+
+TEST_P(DeviceStrategyTest, AllStopAfterTheSameStep) {
+  const Job job = On(GetParam());
+  std::vector<int64_t> stopped(static_cast<size_t>(job.size()), -1);
+  const Outcome outcome = Train(job, 1000, [&](JobRank& rank, const StepResult& result) {
+    // The last rank is asked first, the others later or never.
+    if (rank.strategy().step() == 7 + job.size() - rank.rank()) rank.strategy().RequestStop();
+    if (result.stop) stopped[static_cast<size_t>(rank.rank())] = rank.strategy().step();
+  });
+  EXPECT_THAT(stopped, Each(9));
+  ExpectSameOnAllRanks(outcome);
+}
+
+TEST_P(DeviceStrategyTest, ARestoredStateGoesOnBitForBit) {
+  const Job job = On(GetParam());
+  const Outcome whole = Train(job, 20);
+  std::vector<float> parameters;
+  std::vector<std::vector<float>> slots(2);
+  Train(job, 10, [&](JobRank& rank, const StepResult&) {
+    Strategy& strategy = rank.strategy();
+    if (rank.rank() != 0 || strategy.step() != 10) return;
+    parameters.assign(strategy.parameters().begin(), strategy.parameters().end());
+    for (int i = 0; i < 2; ++i)
+      slots[static_cast<size_t>(i)].assign(strategy.slot(i).begin(), strategy.slot(i).end());
+  });
+
+  Meeting meeting;
+  std::atomic<int> fills = 0;
+  const auto thrown = RunRanks(job.size(), [&](int r) {
+    JobRank rank(job, meeting, r);
+    rank.Setup();
+    for (int64_t step = 0; step < 3; ++step) rank.Step(step + 500);  // astray
+    rank.strategy().Restore(10, [&](std::span<float> to, std::span<const std::span<float>> to_slots) {
+      fills.fetch_add(1);
+      std::copy(parameters.begin(), parameters.end(), to.begin());
+      ASSERT_EQ(to_slots.size(), 2u);
+      for (size_t i = 0; i < 2; ++i) std::copy(slots[i].begin(), slots[i].end(), to_slots[i].begin());
+    });
+    EXPECT_EQ(rank.strategy().step(), 10);
+    for (int64_t step = 10; step < 20; ++step) {
+      EXPECT_EQ(rank.Step(step).loss, whole.losses[0][static_cast<size_t>(step)]) << step;
+    }
+    rank.strategy().Finish();
+  });
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+  EXPECT_EQ(fills.load(), 1) << "the others have it from rank 0";
+}
+
+TEST_P(DeviceStrategyTest, SumsOfAnEvaluationAreOverAllRanks) {
+  const Job job = On(GetParam());
+  Train(job, 3, [&](JobRank& rank, const StepResult&) {
+    const Totals sum = rank.strategy().Sum({.loss_sum = 0.5 + rank.rank(), .correct = 1, .samples = 2});
+    const int n = job.size();
+    EXPECT_EQ(sum.loss_sum, 0.5 * n + n * (n - 1) / 2);
+    EXPECT_EQ(sum.correct, n);
+    EXPECT_EQ(sum.samples, 2 * n);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, DeviceStrategyTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+class BrokenDeviceStrategyTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(BrokenDeviceStrategyTest, ARankThatFailsEndsTheOthersSoon) {
+  const Job job = On(GetParam());
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<int> done = 0;
+  const Outcome outcome = Train(job, 100, [&](JobRank& rank, const StepResult&) {
+    if (rank.rank() == 1 && rank.strategy().step() == 5) throw BadData("a torn page");
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << "well before the deadline";
+  for (size_t r = 0; r < outcome.thrown.size(); ++r) {
+    if (r == 1) {
+      EXPECT_THAT(outcome.thrown[r], HasSubstr("torn page"));
+    } else {
+      EXPECT_THAT(outcome.thrown[r], HasSubstr("step 6: all-reduce: rank ")) << r;
+    }
+  }
+}
+
+TEST_P(BrokenDeviceStrategyTest, AWrongLabelIsNamedByTheRankThatHasIt) {
+  const Job job = On(GetParam());
+  Meeting meeting;
+  const auto thrown = RunRanks(job.size(), [&](int r) {
+    JobRank rank(job, meeting, r);
+    rank.Setup();
+    rank.Step(0);
+    std::vector<int32_t> labels(static_cast<size_t>(job.global_batch / job.size()), 1);
+    if (r == 1) labels[3] = 1'000'000;
+    rank.strategy().TrainStep(rank.Load(1, labels));
+    rank.Step(2);
+  });
+  for (size_t r = 0; r < thrown.size(); ++r) {
+    EXPECT_THAT(thrown[r], r == 1 ? HasSubstr("1000000") : HasSubstr("step 3: all-reduce")) << r;
+  }
+}
+
+TEST_P(BrokenDeviceStrategyTest, ARankThatStaysAwayIsNamedAtTheDeadline) {
+  Job job = On(GetParam());
+  job.timeout = std::chrono::seconds(3);
+  Meeting meeting;
+  std::atomic<int> done = 0;
+  const auto thrown = RunRanks(job.size(), [&](int r) {
+    JobRank rank(job, meeting, r);
+    rank.Setup();
+    rank.Step(0);
+    if (r == 1) {
+      while (done.load() < job.size() - 1) std::this_thread::yield();
+      return;
+    }
+    try {
+      rank.Step(1);
+    } catch (const CollectiveLost&) {
+      done.fetch_add(1);
+      throw;
+    }
+  });
+  for (size_t r = 0; r < thrown.size(); ++r) {
+    if (r == 1) continue;
+    // One of those that wait is the first to give up, and the others may hear of it from that one.
+    EXPECT_THAT(thrown[r], HasSubstr("step 2: all-reduce: ")) << r;
+    EXPECT_THAT(thrown[r], AnyOf(HasSubstr("rank 1 "), HasSubstr("given up"))) << r;
+  }
+  EXPECT_THAT(thrown, ::testing::Contains(HasSubstr("rank 1 ")));
+}
+
+TEST_P(BrokenDeviceStrategyTest, DifferentModelsAreFoundAtSetup) {
+  const Job job = On(GetParam());
+  Meeting meeting;
+  const auto thrown = RunRanks(job.size(), [&](int r) {
+    Job mine = job;
+    if (r == 1) mine.widths[1] += 16;
+    JobRank rank(mine, meeting, r);
+    EXPECT_THROW(rank.Setup(), BadModel);
+  });
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+}
+
+TEST_P(BrokenDeviceStrategyTest, ASeedOfItsOwnIsNoMatter) {
+  const Job job = On(GetParam());
+  Meeting meeting;
+  std::vector<std::vector<float>> parameters(static_cast<size_t>(job.size()));
+  const auto thrown = RunRanks(job.size(), [&](int r) {
+    Job mine = job;
+    mine.seed += static_cast<uint64_t>(r);
+    JobRank rank(mine, meeting, r);
+    rank.Setup();
+    const auto got = rank.strategy().parameters();
+    parameters[static_cast<size_t>(r)].assign(got.begin(), got.end());
+    rank.strategy().Finish();
+  });
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+  EXPECT_THAT(parameters, Each(parameters[0]));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, BrokenDeviceStrategyTest,
+    ::testing::Values(
+        Case{"HierarchicalCopy2", {.local_size = 2, .ops = CrossDeviceOps::kHierarchicalCopy}, 2},
+        Case{"ReductionToOneDevice3", {.local_size = 3, .ops = CrossDeviceOps::kReductionToOneDevice}, 3},
+        Case{"Nccl3", {.local_size = 3, .ops = CrossDeviceOps::kNccl}, 3}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace lockstep::trainer::strategy
