@@ -89,6 +89,8 @@ Visibility ChooseVisibility(const RoleView& view, const DeviceChoice& choice,
     case Framework::kMpi:
       return slices || PerDevice(devices) > 1 ? Visibility::kPerProcess : Visibility::kPerReplica;
     case Framework::kNone:
+      if (view.spreads_layers && !slices && PerDevice(devices) == 1) return Visibility::kPerReplica;
+      break;
     case Framework::kJax:
       break;
   }

@@ -11,6 +11,9 @@ Result<RoleView> FindRole(const spec::TrainingJob& job, const std::string& name)
     if (role.name != name) continue;
     const bool alone = job.roles.size() == 1 && name == "worker";
     RoleView view{.role = &role, .field = alone ? "spec." : "spec.roles[" + std::to_string(i) + "]."};
+    view.spreads_layers =
+        !job.layer_placement.empty() || (job.strategy.type == spec::StrategyType::kOneDevice &&
+                                         job.strategy.variables != spec::VariablePlacement::kAuto);
     if (role.program) {
       view.program = &*role.program;
     } else if (job.program) {

@@ -12,6 +12,8 @@ struct RoleView {
   const spec::Role* role = nullptr;
   const spec::Program* program = nullptr;  // null: Lockstep's own trainer
   std::string field = {};                  // where its fields are: "spec." or "spec.roles[1]."
+  // The trainer's layers are put on several devices by one process.
+  bool spreads_layers = false;
 
   // kNone for the trainer.
   spec::Framework framework() const {

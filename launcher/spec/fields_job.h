@@ -56,8 +56,13 @@ void Describe(V& field, Strategy& strategy) {
   const auto served = If("type", strategy.type, {kParameterServer});
   const auto pipeline = If("type", strategy.type, {kPipeline});
   field("crossDeviceOps", strategy.cross_device_ops, {.doc = "What sums the gradients."}, mirrored);
-  field("variables", strategy.variables, {.doc = "Where central or served variables live."},
-        If("type", strategy.type, {kParameterServer, kCentralStorage}));
+  field(
+      "variables", strategy.variables,
+      {.doc =
+           "Where central or served variables live. With `OneDevice`: on which of the GPUs that the process "
+           "sees the layers with their variables are; `CPU` keeps the variables there and computes on the "
+           "GPU."},
+      If("type", strategy.type, {kParameterServer, kCentralStorage, kOneDevice}));
   field("shard", strategy.shard,
         {.doc = "What is divided over the processes instead of being mirrored in each."}, mirrored);
   field("waitFor", strategy.wait_for,

@@ -43,7 +43,6 @@ void CheckStrategy(const Strategy& strategy, Collector& found) {
 
 void CheckTrainer(const TrainingJob& job, const Trainer& trainer, Collector& found) {
   CheckStrategy(job.strategy, found);
-  found.If(!job.layer_placement.empty(), "spec.placement", "layers are not placed by hand");
   found.If(trainer.data.format == DataFormat::kCifar10, "spec.trainer.data.format",
            "CIFAR10 is not read; Digits, IDX and CSV are");
   for (size_t i = 0; i < trainer.model.layers.size(); ++i) {

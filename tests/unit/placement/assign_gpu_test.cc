@@ -197,6 +197,17 @@ TEST(AssignTrainerTest, StartsNoMoreThanTheBatchComesOutEvenOver) {
                           HasSubstr("1 of 3 devices stay idle: there are 2 processes")));
 }
 
+TEST(AssignTrainerTest, ShowsAllGpusToAProcessThatPutsItsLayersOnSeveral) {
+  spec::TrainingJob job = testing::TrainerJob();
+  job.strategy.type = spec::StrategyType::kOneDevice;
+  job.strategy.variables = spec::VariablePlacement::kLeastLoaded;
+  EXPECT_EQ(Visible(*Trained(job, GpuMachine(3))), "abc");
+  EXPECT_EQ(Own(*Trained(job, GpuMachine(3))), "a");
+  job.strategy.variables = spec::VariablePlacement::kAuto;
+  job.layer_placement = {{.match = "dense", .device = "GPU:1"}};
+  EXPECT_EQ(Visible(*Trained(job, GpuMachine(3))), "abc");
+}
+
 // The guides' four virtual GPUs of 1 GiB.
 TEST(AssignTrainerTest, DividesAGpuAsTheGuidesDo) {
   spec::TrainingJob job = testing::TrainerJob();

@@ -34,7 +34,6 @@ TEST(UnsupportedTest, NamesWhatIsReadButNotBuilt) {
       {WithTrainer("  strategy: {type: Pipeline}"), "spec.strategy.type"},
       {WithTrainer("  strategy: {shard: Gradients}"), "spec.strategy.shard"},
       {WithTrainer("  strategy: {scaling: Linear}"), "spec.strategy.scaling"},
-      {WithTrainer("  placement: {layers: [{match: dense, device: \"CPU:0\"}]}"), "spec.placement"},
       {WithModel("data: {format: CIFAR10, path: a}, " + layers), "spec.trainer.data.format"},
       {WithModel("model: {layers: [{type: Flatten}, {type: Dense, units: 10}]}"),
        "spec.trainer.model.layers[0].type"},
