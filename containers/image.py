@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Makes Lockstep's images without a container daemon: the programs, the libraries they load, and nothing else.
+
+    image.py rootfs OUT --bin build/release/bin [--operator]     a folder: what the image holds
+    image.py archive OUT.tar ROOTFS --name NAME [--gzip]         an OCI archive of it: `ctr images import`, `podman load`
+
+The programs are taken as they were compiled on Debian 12, their libraries from the machine that this runs on, as
+Debian's packages have them; each package's copyright file and version are kept, which is where scanners look for them.
+The user in the image is 65532, who owns nothing. The same input gives the same bytes.
+"""
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+
+USER = 65532
+MULTIARCH = "usr/lib/x86_64-linux-gnu"
+
+
+def libraries(program: pathlib.Path) -> list:
+    """The paths of the shared libraries that `program` loads at its start, its loader among them."""
+    listing = subprocess.run(["ldd", str(program)], check=True, capture_output=True, text=True).stdout
+    missing = re.findall(r"^\s*(\S+) => not found", listing, re.MULTILINE)
+    if missing:
+        raise SystemExit(f"image.py: {program.name} needs {', '.join(missing)}, which this machine does not have")
+    return [pathlib.Path(path) for path in re.findall(r"(/\S+) \(0x", listing)]
+
+
+def package_of(library: pathlib.Path) -> str | None:
+    for path in (library, library.resolve(), pathlib.Path("/usr" + str(library))):
+        found = subprocess.run(["dpkg-query", "-S", str(path)], capture_output=True, text=True)
+        if found.returncode == 0:
+            return found.stdout.split(": ")[0].split(",")[0]
+    return None
+
+
+def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list) -> None:
+    """Fills `out`, which must not exist, with `programs` of the folder `binaries` and what they need."""
+    for folder in ("usr/bin", MULTIARCH, "usr/lib64", "etc", "tmp", "var/lib/dpkg/status.d", "home/lockstep"):
+        (out / folder).mkdir(parents=True)
+    (out / "tmp").chmod(0o1777)
+    (out / "lib").symlink_to("usr/lib")
+    (out / "lib64").symlink_to("usr/lib64")
+    (out / "bin").symlink_to("usr/bin")
+    (out / "etc/passwd").write_text("root:x:0:0:root:/root:/sbin/nologin\n"
+                                    f"lockstep:x:{USER}:{USER}:lockstep:/home/lockstep:/sbin/nologin\n")
+    (out / "etc/group").write_text(f"root:x:0:\nlockstep:x:{USER}:\n")
+    (out / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
+
+    needed = set()
+    for name in programs:
+        subprocess.run(["strip", "--strip-unneeded", "-o", str(out / "usr/bin" / name), str(binaries / name)], check=True)
+        (out / "usr/bin" / name).chmod(0o755)
+        needed.update(libraries(binaries / name))
+    packages = set()
+    for library in sorted(needed):
+        target = out / ("usr/lib64" if "ld-linux" in library.name else MULTIARCH) / library.name
+        shutil.copyfile(library.resolve(), target)
+        target.chmod(0o755)
+        package = package_of(library)
+        if package is None:
+            raise SystemExit(f"image.py: {library} is of no Debian package")
+        packages.add(package)
+    for package in sorted(packages):
+        name = package.split(":")[0]
+        (out / "var/lib/dpkg/status.d" / name).write_bytes(
+            subprocess.run(["dpkg-query", "-s", package], check=True, capture_output=True).stdout)
+        documents = out / "usr/share/doc" / name
+        documents.mkdir(parents=True)
+        shutil.copyfile(f"/usr/share/doc/{name}/copyright", documents / "copyright")
+
+
+def layer(rootfs: pathlib.Path) -> bytes:
+    """`rootfs` as a tar file: sorted, owned by root, without times."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(rootfs.rglob("*")):
+            entry = archive.gettarinfo(str(path), str(path.relative_to(rootfs)))
+            entry.uid = entry.gid = USER if path.relative_to(rootfs).parts[:2] == ("home", "lockstep") else 0
+            entry.uname = entry.gname = ""
+            entry.mtime = 0
+            if entry.isreg():
+                with open(path, "rb") as content:
+                    archive.addfile(entry, content)
+            else:
+                archive.addfile(entry)
+    return buffer.getvalue()
+
+
+def make_archive(out: pathlib.Path, rootfs: pathlib.Path, name: str, entrypoint: list, compress: bool = False,
+                 user: str = f"{USER}:{USER}") -> None:
+    """Writes an OCI archive of one layer to `out`; `name` is what the image is called once imported."""
+    content = layer(rootfs)
+    blobs = {}
+
+    def blob(data: bytes, media_type: str) -> dict:
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
+
+    difference = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    kind = "application/vnd.oci.image.layer.v1.tar"
+    packed = blob(gzip.compress(content, 9, mtime=0), kind + "+gzip") if compress else blob(content, kind)
+    configuration = blob(json.dumps({
+        "architecture": "amd64", "os": "linux",
+        "config": {"User": user, "Entrypoint": entrypoint, "WorkingDir": "/",
+                   "Env": ["PATH=/usr/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [difference]},
+    }).encode(), "application/vnd.oci.image.config.v1+json")
+    manifest = blob(json.dumps({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": configuration, "layers": [packed],
+    }).encode(), "application/vnd.oci.image.manifest.v1+json")
+    manifest["annotations"] = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
+    index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [manifest]}
+
+    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
+    files |= {f"blobs/sha256/{digest}": data for digest, data in sorted(blobs.items())}
+    unfinished = out.with_suffix(".new")
+    with tarfile.open(unfinished, "w") as archive:
+        for path, data in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    unfinished.rename(out)
+
+
+def size_of(rootfs: pathlib.Path) -> int:
+    """The bytes of the files in `rootfs`."""
+    return sum(path.lstat().st_size for path in rootfs.rglob("*") if stat.S_ISREG(path.lstat().st_mode))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    rootfs = commands.add_parser("rootfs")
+    rootfs.add_argument("out", type=pathlib.Path)
+    rootfs.add_argument("--bin", type=pathlib.Path, required=True, help="where lockstep and lockstep-trainer were compiled to")
+    rootfs.add_argument("--operator", action="store_true", help="the launcher alone, which is all that the operator needs")
+    archive = commands.add_parser("archive")
+    archive.add_argument("out", type=pathlib.Path)
+    archive.add_argument("rootfs", type=pathlib.Path)
+    archive.add_argument("--name", required=True, help="such as lockstep.dev/lockstep:1.0.0")
+    archive.add_argument("--gzip", action="store_true", help="smaller, for a registry; not needed to import it here")
+    arguments = parser.parse_args()
+    os.umask(0o022)
+    if arguments.command == "rootfs":
+        make_rootfs(arguments.out, arguments.bin, ["lockstep"] + ([] if arguments.operator else ["lockstep-trainer"]))
+        print(f"{arguments.out}: {size_of(arguments.out) / 1e6:.1f} MB")
+    else:
+        make_archive(arguments.out, arguments.rootfs, arguments.name, ["/usr/bin/lockstep"], arguments.gzip)
+        print(f"{arguments.out}: {arguments.out.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
