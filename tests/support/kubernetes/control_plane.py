@@ -73,6 +73,8 @@ class ControlPlane:
             self._settings_file.unlink()
         for name in ("etcd", "pki"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
+        for file in self.folder.glob("kubeconfig*"):
+            file.unlink()
 
     @property
     def up_now(self) -> bool:
