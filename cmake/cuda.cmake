@@ -44,7 +44,7 @@ function(lockstep_cuda_library name)
   target_compile_definitions(${name} PRIVATE LOCKSTEP_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE lockstep::cuda_headers Threads::Threads)
   set(exports ${CMAKE_SOURCE_DIR}/cmake/cuda_exports.map)
-  target_link_options(${name} PRIVATE -Wl,--version-script=${exports})
+  target_link_options(${name} PRIVATE -Wl,--version-script=${exports} -Wl,--no-undefined)
   set_target_properties(${name} PROPERTIES
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} LINK_DEPENDS ${exports})
@@ -60,7 +60,6 @@ function(lockstep_add_cuda_plugin)
   target_link_libraries(lockstep-cuda PRIVATE
     ${LOCKSTEP_CUDA_TOOLKIT}/cuda/lib64/libcudart.so ${LOCKSTEP_CUDA_TOOLKIT}/cuda/lib64/libcublasLt.so
     ${LOCKSTEP_CUDA_TOOLKIT}/nccl/lib/libnccl.so)
-  target_link_options(lockstep-cuda PRIVATE -Wl,--no-undefined)
   set(run_path "$ORIGIN;$ORIGIN/../lib")
   foreach(folder cuda/lib64 nccl/lib)
     file(RELATIVE_PATH relative ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${LOCKSTEP_CUDA_TOOLKIT}/${folder})

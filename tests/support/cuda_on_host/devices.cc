@@ -81,6 +81,10 @@ cudaUUID_t UuidBytes(const std::string& uuid) {
 
 }  // namespace
 
+bool PeersReach(int physical, int other) {
+  return physical == other || NumberFrom("LOCKSTEP_HOST_CUDA_PEER_ACCESS", 1) != 0;
+}
+
 const std::vector<Device>& Devices() {
   static const auto* devices = new std::vector<Device>(VisibleDevices());
   return *devices;
@@ -208,7 +212,8 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   if (Devices().empty()) return Return(cudaErrorNoDevice);
   const auto there = [](int d) { return d >= 0 && static_cast<size_t>(d) < Devices().size(); };
   if (!there(device) || !there(peer)) return Return(cudaErrorInvalidDevice);
-  *can = device != peer;
+  const auto physical = [](int d) { return Devices()[static_cast<size_t>(d)].physical; };
+  *can = device != peer && PeersReach(physical(device), physical(peer)) ? 1 : 0;
   return cudaSuccess;
 }
 

@@ -92,6 +92,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   const bool interprocess = (flags & cudaEventInterprocess) != 0;
   if (interprocess && (flags & cudaEventDisableTiming) == 0) return Return(cudaErrorInvalidValue);
   auto made = std::make_unique<CUevent_st>();
+  made->device = CurrentDevice();
   made->timing = (flags & cudaEventDisableTiming) == 0;
   made->interprocess = interprocess;
   made->nanoseconds = std::make_shared<std::atomic<int64_t>>(0);
@@ -117,7 +118,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned flags) {
   if (const cudaError_t error = Usable()) return Return(error);
   CUstream_st* stream = Resolve(handle);
-  if (stream == nullptr) return Return(cudaErrorInvalidResourceHandle);
+  if (stream == nullptr || stream->device != event->device) return Return(cudaErrorInvalidResourceHandle);
   {
     const std::scoped_lock lock(CaptureMutex());
     if (Capturing(stream)) {
@@ -238,7 +239,8 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t hand
     ::close(fd);
     return Return(cudaErrorMapBufferObjectFailed);
   }
-  *event = new CUevent_st{.counters = std::move(counters),
+  *event = new CUevent_st{.device = CurrentDevice(),
+                          .counters = std::move(counters),
                           .shared_fd = fd,
                           .interprocess = true,
                           .nanoseconds = std::make_shared<std::atomic<int64_t>>(0)};

@@ -32,6 +32,12 @@ void EnqueueKernel(const char* name, const Grid& grid, cudaStream_t stream,
     Return(cudaErrorInvalidValue);
     return;
   }
+  int device = 0;
+  if (cudaStreamGetDevice(stream, &device) != cudaSuccess) return;
+  if (device != CurrentDevice()) {  // as CUDA has it, for kernels only
+    Return(cudaErrorInvalidResourceHandle);
+    return;
+  }
   Return(Enqueue(stream, name,
                  [kernel = std::string(name), grid, body = std::move(thread_body),
                   arguments = std::vector<const void*>(pointers.begin(), pointers.end())] {

@@ -468,8 +468,10 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
   const Allocation& of = *found->second;
   *handle = {};
   const SharedFileName name = NameOf(of.fd, of.mapped, static_cast<size_t>(of.base - of.mapping));
-  static_assert(sizeof name <= sizeof handle->reserved);
+  const int physical = Devices()[static_cast<size_t>(of.device)].physical;
+  static_assert(sizeof name + sizeof physical <= sizeof handle->reserved);
   std::memcpy(handle->reserved, &name, sizeof name);
+  std::memcpy(handle->reserved + sizeof name, &physical, sizeof physical);
   return cudaSuccess;
 }
 
@@ -481,6 +483,11 @@ cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsi
   SharedFileName name;
   std::memcpy(&name, handle.reserved, sizeof name);
   if (name.process == ::getpid()) return Return(cudaErrorDeviceUninitialized);  // as the driver has it
+  int physical = 0;
+  std::memcpy(&physical, handle.reserved + sizeof name, sizeof physical);
+  if (!PeersReach(Devices()[static_cast<size_t>(CurrentDevice())].physical, physical)) {
+    return Return(cudaErrorPeerAccessUnsupported);
+  }
   const std::scoped_lock lock(All().mutex);
   for (const auto& [base, allocation] : All().allocations) {
     if (allocation->kind == MemoryKind::kOpened && allocation->name.process == name.process &&

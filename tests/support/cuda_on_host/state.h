@@ -88,6 +88,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  int device = 0;
   std::shared_ptr<lockstep::cuda_on_host::EventCounters> counters;
   int shared_fd = -1;  // of the counters' memory, for other processes
   bool timing = false;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "trainer/backend/cuda/cuda_backend.h"
 #include "trainer/backend/cuda_plugin.h"
 
 namespace lockstep::trainer::cuda {
@@ -26,5 +27,5 @@ extern "C" __attribute__((visibility("default"))) const lockstep::trainer::CudaE
 const lockstep::trainer::CudaEntry lockstep_cuda_entry{
     .build = lockstep::trainer::kCudaBuild,
     .device_count = lockstep::trainer::cuda::DeviceCount,
-    .make_backend = nullptr,
+    .make_backend = lockstep::trainer::cuda::MakeCudaBackend,
 };
