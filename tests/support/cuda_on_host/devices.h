@@ -18,9 +18,13 @@ struct Device {
 //   LOCKSTEP_HOST_CUDA_UUIDS       theirs, separated by commas; else made up
 //   LOCKSTEP_HOST_CUDA_MEMORY      bytes of each (2 GiB)
 //   LOCKSTEP_HOST_CUDA_CAPABILITY  90
+//   LOCKSTEP_HOST_CUDA_PEER_ACCESS 0: no GPU reaches another's memory
 //   CUDA_VISIBLE_DEVICES           by index or UUID, with CUDA's rules: a bad entry hides it and all that
 //   follow
 const std::vector<Device>& Devices();
+
+// Whether work on one physical GPU reaches the memory of another.
+bool PeersReach(int physical, int other);
 
 // Taken on each device before anything is allocated, as a context is.
 inline constexpr size_t kContextBytes = size_t{16} << 20;
