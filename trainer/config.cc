@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/device_name.h"
 #include "trainer/error.h"
 
 namespace lockstep::trainer {
@@ -124,6 +125,17 @@ OptimizerOptions ReadOptimizer(const Node& optimizer) {
   return options;
 }
 
+std::vector<PlacementRule> ReadPlacement(const Node& placement) {
+  std::vector<PlacementRule> rules;
+  if (!placement.Has("layers")) return rules;
+  for (const Node& rule : placement.At("layers").Items()) {
+    const Result<DeviceName> device = ParseDeviceName(rule.At("device").As<std::string>());
+    if (!device.ok()) throw Error(contract::kExitUsage, "BadConfig", device.status().message());
+    rules.push_back({.match = rule.At("match").As<std::string>(), .device = device->Short()});
+  }
+  return rules;
+}
+
 Config ReadSpec(const Node& spec) {
   const Node trainer = spec.At("trainer");
   Config config;
@@ -153,15 +165,28 @@ Config ReadSpec(const Node& spec) {
                                     {"Mirrored", strategy::Kind::kMirrored},
                                     {"MultiWorkerMirrored", strategy::Kind::kMultiWorkerMirrored}},
                                    config.strategy);
-    config.cross_device_ops =
-        node.OneOf<strategy::CrossDeviceOps>("crossDeviceOps",
-                                             {{"Auto", strategy::CrossDeviceOps::kAuto},
-                                              {"SharedMemory", strategy::CrossDeviceOps::kSharedMemory},
-                                              {"Gloo", strategy::CrossDeviceOps::kGloo}},
-                                             config.cross_device_ops);
+    config.variables = node.OneOf<VariablePlacement>("variables",
+                                                     {{"Auto", VariablePlacement::kAuto},
+                                                      {"CPU", VariablePlacement::kCpu},
+                                                      {"RoundRobin", VariablePlacement::kRoundRobin},
+                                                      {"LeastLoaded", VariablePlacement::kLeastLoaded}},
+                                                     config.variables);
+    config.cross_device_ops = node.OneOf<strategy::CrossDeviceOps>(
+        "crossDeviceOps",
+        {{"Auto", strategy::CrossDeviceOps::kAuto},
+         {"SharedMemory", strategy::CrossDeviceOps::kSharedMemory},
+         {"Gloo", strategy::CrossDeviceOps::kGloo},
+         {"NCCL", strategy::CrossDeviceOps::kNccl},
+         {"HierarchicalCopy", strategy::CrossDeviceOps::kHierarchicalCopy},
+         {"ReductionToOneDevice", strategy::CrossDeviceOps::kReductionToOneDevice}},
+        config.cross_device_ops);
   }
+  if (spec.Has("placement")) config.placement = ReadPlacement(spec.At("placement"));
   const Node role = spec.Has("roles") ? spec.At("roles").Items().front() : spec;
-  if (role.Has("devices")) config.soft_placement = role.At("devices").Or("softPlacement", false);
+  if (role.Has("devices")) {
+    config.soft_placement = role.At("devices").Or("softPlacement", false);
+    config.log_placement = role.At("devices").Or("logPlacement", false);
+  }
   return config;
 }
 

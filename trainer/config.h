@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/data/source.h"
+#include "trainer/layer_placement.h"
 #include "trainer/model/model_config.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/strategy/strategy.h"
@@ -29,6 +31,9 @@ struct Config {
   uint64_t seed = 0;
   Precision precision = Precision::kFloat32;
   bool soft_placement = false;
+  bool log_placement = false;
+  std::vector<PlacementRule> placement;  // devices as "GPU:1"
+  VariablePlacement variables = VariablePlacement::kAuto;
   std::optional<CheckpointConfig> checkpoint;
 };
 

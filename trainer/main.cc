@@ -2,28 +2,35 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "common/contract/environment.h"
 #include "common/log.h"
 #include "trainer/error.h"
 #include "trainer/event_writer.h"
+#include "trainer/matmul_demo.h"
 #include "trainer/run.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;
-  if (argc > 1) {
-    const bool help = std::string_view(argv[1]) == "--help";
-    std::fputs("usage: lockstep-trainer\nStarted by \"lockstep run\" for a manifest with spec.trainer.\n",
-               help ? stdout : stderr);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool demo = !arguments.empty() && arguments.front() == "matmul-demo";
+  if (!arguments.empty() && !demo) {
+    const bool help = arguments.front() == "--help";
+    std::fputs(
+        "usage: lockstep-trainer\n"
+        "Started by \"lockstep run\" for a manifest with spec.trainer.\n"
+        "       lockstep-trainer matmul-demo --help\n",
+        help ? stdout : stderr);
     return help ? contract::kExitDone : contract::kExitUsage;
   }
   const char* rank = std::getenv(contract::kRank);
-  log::Initialize(log::Level::kInfo, std::string("trainer ") + (rank == nullptr ? "?" : rank));
+  log::Initialize(log::Level::kInfo,
+                  demo ? "matmul-demo" : std::string("trainer ") + (rank == nullptr ? "?" : rank));
 
   trainer::EventWriter events;
   try {
-    return trainer::Run(events);
+    return demo ? trainer::MatmulDemo({arguments.begin() + 1, arguments.end()}) : trainer::Run(events);
   } catch (const trainer::Error& error) {
     log::Error(error.what());
     events.Write(contract::ErrorEvent{.kind = error.kind(), .message = error.what()});

@@ -1,7 +1,9 @@
 #include "trainer/process_environment.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 
 #include "common/contract/environment.h"
@@ -32,6 +34,48 @@ int64_t Number(const char* name, int64_t least) {
   return value;
 }
 
+// The place of this process's GPU among those it sees. Both lists have UUIDs, or indices where there are
+// none.
+std::string OwnGpu() {
+  std::string own = Text(contract::kDeviceUuid);
+  if (own.starts_with("GPU:")) own = own.substr(4);
+  const std::string visible = Text(contract::kCudaVisibleDevices);
+  int index = 0;
+  for (size_t begin = 0; begin < visible.size(); ++index) {
+    const size_t end = std::min(visible.find(',', begin), visible.size());
+    if (visible.substr(begin, end - begin) == own) return "GPU:" + std::to_string(index);
+    begin = end + 1;
+  }
+  return "GPU:0";
+}
+
+DeviceOptions ReadMemory() {
+  static const std::map<std::string, MemoryPolicy> kPolicies = {{"", MemoryPolicy::kGrowth},
+                                                                {"Growth", MemoryPolicy::kGrowth},
+                                                                {"Preallocate", MemoryPolicy::kPreallocate},
+                                                                {"Limit", MemoryPolicy::kLimit},
+                                                                {"Fraction", MemoryPolicy::kFraction}};
+  DeviceOptions memory;
+  const std::string policy = Text(contract::kMemoryPolicy);
+  const auto known = kPolicies.find(policy);
+  if (known == kPolicies.end()) {
+    Fail(contract::kMemoryPolicy,
+         "is \"" + policy + "\", not one of Growth, Preallocate, Limit and Fraction");
+  }
+  memory.policy = known->second;
+  if (!Text(contract::kMemoryLimit).empty()) memory.limit = Number(contract::kMemoryLimit, 1);
+  const std::string fraction = Text(contract::kMemoryFraction);
+  if (memory.policy == MemoryPolicy::kFraction) {
+    char* end = nullptr;
+    memory.fraction = std::strtod(fraction.c_str(), &end);
+    if (fraction.empty() || *end != '\0' || !(memory.fraction > 0 && memory.fraction <= 1)) {
+      Fail(contract::kMemoryFraction, "is \"" + fraction + "\", not a number above 0 and at most 1");
+    }
+  }
+  if (memory.policy == MemoryPolicy::kLimit && memory.limit == 0) Fail(contract::kMemoryLimit, "is not set");
+  return memory;
+}
+
 }  // namespace
 
 ProcessEnvironment ReadProcessEnvironment() {
@@ -48,6 +92,12 @@ ProcessEnvironment ReadProcessEnvironment() {
   };
   environment.generation = Number(contract::kGeneration, 0);
   environment.threads = static_cast<int>(Number(contract::kOmpThreads, 1));
+  const std::string device = Text(contract::kDevice);
+  if (device != "" && device != "CPU" && device != "GPU")
+    Fail(contract::kDevice, "is \"" + device + "\", not CPU or GPU");
+  if (device == "GPU") environment.device = OwnGpu();
+  environment.memory = ReadMemory();
+  environment.shares_device = Text(contract::kSharedDevice) == "1";
   environment.run = Text(contract::kRun);
   environment.store_address = Text(contract::kStoreAddress);
   environment.checkpoint_directory = Text(contract::kCheckpointDirectory);

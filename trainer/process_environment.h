@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "trainer/backend/cuda_plugin.h"
 #include "trainer/strategy/strategy.h"
 
 namespace lockstep::trainer {
@@ -12,7 +13,10 @@ struct ProcessEnvironment {
   strategy::World world;
   int64_t generation = 0;
   int threads = 1;
-  std::string run;  // random; the same in all generations
+  std::string device = "CPU:0";  // this process's own, among those it sees
+  DeviceOptions memory;          // what it may take of it, and of each other GPU it sees
+  bool shares_device = false;    // other ranks are on the same GPU
+  std::string run;               // random; the same in all generations
   std::string config_file;
   std::string store_address;         // empty: none, and then the world has one rank
   std::string checkpoint_directory;  // empty: as the manifest says

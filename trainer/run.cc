@@ -4,15 +4,18 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/contract/store_client.h"
 #include "common/log.h"
-#include "trainer/backend/factory.h"
 #include "trainer/checkpointing.h"
 #include "trainer/config.h"
+#include "trainer/devices.h"
 #include "trainer/error.h"
+#include "trainer/layer_placement.h"
 #include "trainer/process_environment.h"
 #include "trainer/shared_dataset.h"
 #include "trainer/stop_signal.h"
@@ -33,21 +36,73 @@ std::unique_ptr<contract::Store> ConnectStore(const ProcessEnvironment& environm
   return std::move(*store);
 }
 
-// BFloat16 where the processor has instructions for it; elsewhere an error, or Float32 with soft placement.
+// Why this device has no instructions for the precision; empty: it has.
+std::string Missing(Precision precision, const Backend& backend) {
+  if (precision == Precision::kTf32) {
+    const auto* device = dynamic_cast<const DeviceBackend*>(&backend);
+    if (device == nullptr) return "TF32 is a GPU's, and this process computes on the CPU";
+    const int capability = device->identity().capability;
+    return capability >= 80 ? ""
+                            : "TF32 needs a GPU of compute capability 8.0, and this one has " +
+                                  std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+  }
+  if (precision == Precision::kBFloat16) {
+    const Support support = backend.Supports(Op::kDense, DataType::kBFloat16);
+    if (!support.supported || !support.native) return support.reason;
+  }
+  return "";
+}
+
+// As asked for where there are instructions for it; elsewhere an error, or Float32 with soft placement.
 Precision ChoosePrecision(const Config& config, const Backend& backend, bool reports) {
-  if (config.precision != Precision::kBFloat16) return config.precision;
-  const Support support = backend.Supports(Op::kDense, DataType::kBFloat16);
-  if (support.supported && support.native) return config.precision;
+  const std::string missing = Missing(config.precision, backend);
+  if (missing.empty()) return config.precision;
+  const std::string name = PrecisionName(config.precision);
   if (!config.soft_placement) {
-    throw Unsupported("trainer.precision: BFloat16 cannot be had here: " + support.reason +
+    throw Unsupported("trainer.precision: " + name + " cannot be had here: " + missing +
                       "; use Float32, or devices.softPlacement: true to fall back on it");
   }
-  if (reports) log::Warning("trainer.precision: Float32 instead of BFloat16: " + support.reason);
+  if (reports) log::Warning("trainer.precision: Float32 instead of " + name + ": " + missing);
   return Precision::kFloat32;
 }
 
+// The backend that holds the variables, and where each layer computes.
+struct Placement {
+  Backend& home;
+  std::map<std::string, std::string> layers;  // device by name
+};
+
+Placement PlaceModel(const Config& config, const ProcessEnvironment& environment, int64_t features,
+                     Devices& devices) {
+  std::vector<std::string> gpus;  // asked for only where it matters: it starts CUDA
+  if (config.variables == VariablePlacement::kRoundRobin ||
+      config.variables == VariablePlacement::kLeastLoaded) {
+    for (const std::string& name : devices.Names()) {
+      if (name.starts_with("GPU")) gpus.push_back(name);
+    }
+  }
+  const std::string home = config.variables == VariablePlacement::kCpu ? "CPU:0" : environment.device;
+  return {.home = devices.At(home),
+          .layers = PlaceLayers(config.model.layers, {.rules = config.placement,
+                                                      .variables = config.variables,
+                                                      .own_device = environment.device,
+                                                      .devices = gpus,
+                                                      .features = features})};
+}
+
+void LogPlacement(const Placement& placement, const Model& model, Devices& devices) {
+  for (const auto& [layer, device] : placement.layers) {
+    log::Info("placement: layer " + layer + ": " + devices.NameOf(devices.At(device)));
+  }
+  for (const Variable& variable : model.layout().variables) {
+    log::Info("placement: variable " + variable.name + ": " + devices.NameOf(placement.home));
+  }
+}
+
 strategy::Options StrategyOptions(const Config& config, const ProcessEnvironment& environment,
-                                  contract::Store* store) {
+                                  contract::Store* store, const Model& model, Backend& backend,
+                                  Devices& devices) {
+  auto* device = dynamic_cast<DeviceBackend*>(&backend);
   return {.kind = config.strategy,
           .ops = config.cross_device_ops,
           .world = environment.world,
@@ -56,7 +111,10 @@ strategy::Options StrategyOptions(const Config& config, const ProcessEnvironment
           .interface = environment.interface,
           .reach = environment.store_address,
           .setup_timeout = kMeetingTimeout,
-          .collective_timeout = kMeetingTimeout};
+          .collective_timeout = kMeetingTimeout,
+          .device = device,
+          .communicators = device == nullptr ? nullptr : devices.communicators(),
+          .record_steps = model.recordable()};
 }
 
 // In canonical order: the layers from the first to the last, where the flat layout begins with the last.
@@ -85,7 +143,7 @@ checkpoint::Signature MakeSignature(const Config& config, Precision precision, c
   } else if (optimizer.momentum > 0) {
     signature.slots = {"momentum"};
   }
-  signature.precision = precision == Precision::kBFloat16 ? "BFloat16" : "Float32";
+  signature.precision = PrecisionName(precision);
   signature.seed = config.seed;
   signature.training_samples = dataset.training().count;
   return signature;
@@ -111,15 +169,24 @@ int Run(EventWriter& events) {
   const std::unique_ptr<contract::Store> store = ConnectStore(environment);
   const SharedDataset dataset(config.data, environment.world, store.get(), kMeetingTimeout);
 
-  const auto backend = MakeBackend({.device = "CPU", .threads = environment.threads});
-  const Precision precision = ChoosePrecision(config, *backend, reports);
+  Devices devices({.threads = environment.threads,
+                   .memory = environment.memory,
+                   .soft_placement = config.soft_placement});
+  const Placement placement = PlaceModel(config, environment, dataset.view().features(), devices);
+  Backend& backend = placement.home;
+  const Precision precision = ChoosePrecision(config, backend, reports);
   Model model(config.model,
               {.features = dataset.view().features(),
                .max_local_batch = MaxLocalBatch(config, environment.world.size),
-               .precision = precision},
-              *backend);
-  const auto optimizer = MakeOptimizer(config.optimizer, *backend);
-  const auto strategy = strategy::MakeStrategy(StrategyOptions(config, environment, store.get()));
+               .precision = precision,
+               .place = [&](const std::string& layer) -> Backend& {
+                 return devices.For(Op::kDense, ComputeType(precision), placement.layers.at(layer));
+               }},
+              backend);
+  if (config.log_placement && reports) LogPlacement(placement, model, devices);
+  const auto optimizer = MakeOptimizer(config.optimizer, backend);
+  const auto strategy =
+      strategy::MakeStrategy(StrategyOptions(config, environment, store.get(), model, backend, devices));
   strategy->Setup(model, *optimizer, config.seed);
 
   std::unique_ptr<Checkpointing> checkpointing;
@@ -136,7 +203,7 @@ int Run(EventWriter& events) {
   TrainLoop loop({.config = config,
                   .environment = environment,
                   .dataset = dataset.view(),
-                  .backend = *backend,
+                  .backend = backend,
                   .model = model,
                   .optimizer = *optimizer,
                   .strategy = *strategy,

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "common/log.h"
+#include "trainer/backend/device_backend.h"
 #include "trainer/error.h"
 
 namespace lockstep::trainer {
@@ -168,12 +170,29 @@ bool TrainLoop::FinishStep() {
   return result.stop;
 }
 
+void TrainLoop::TellMemory() {
+  auto* device = dynamic_cast<DeviceBackend*>(&parts_.backend);
+  if (device == nullptr) {
+    parts_.events.Write(contract::MemoryEvent{.bytes = ResidentBytes(), .kind = "used"});
+    return;
+  }
+  const DeviceMemoryUse use = device->memory_use();
+  const std::pair<const char*, int64_t> kinds[] = {{"held", use.held},
+                                                   {"used", use.used},
+                                                   {"peak", use.peak},
+                                                   {"limit", use.limit},
+                                                   {"context", use.context}};
+  for (const auto& [kind, bytes] : kinds) {
+    if (bytes > 0) parts_.events.Write(contract::MemoryEvent{.bytes = bytes, .kind = kind});
+  }
+}
+
 void TrainLoop::EndEpoch() {
   const EpochSums& sums = done_.epoch;
   const int64_t epoch = done_.data.epoch - 1;
   const int64_t samples = std::min(epoch_.steps * parts_.config.batch_size, sums.samples);
   const double samples_per_second = epoch_.seconds > 0 ? static_cast<double>(samples) / epoch_.seconds : 0;
-  parts_.events.Write(contract::MemoryEvent{.bytes = ResidentBytes(), .kind = "used"});
+  TellMemory();
   std::string line =
       Format("epoch %ld/%ld: loss %.4f", static_cast<long>(epoch + 1),
              static_cast<long>(parts_.config.epochs), sums.loss / static_cast<double>(sums.samples));

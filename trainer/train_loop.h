@@ -60,6 +60,8 @@ class TrainLoop {
   // The oldest in flight becomes part of `done_`; tells of it. Returns whether all are to stop.
   bool FinishStep();
   void EndEpoch();
+  // What this process holds of its device's memory; of the host's, on the CPU.
+  void TellMemory();
   Evaluation Evaluate(const char* split, data::Range samples, int64_t epoch);
   void SetPhase(const char* phase);
   bool Reports() const { return parts_.environment.world.rank == 0; }

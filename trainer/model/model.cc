@@ -44,7 +44,7 @@ struct Model::Impl {
       throw BadModel("model: " + std::to_string(options.features) + " features and a local batch of " +
                      std::to_string(options.max_local_batch) + "; both must be at least 1");
     }
-    compute = options.precision == Precision::kBFloat16 ? DataType::kBFloat16 : DataType::kFloat32;
+    compute = ComputeType(options.precision);
     MakeStages(WithNames(config.layers));
     MakeWorkspace();
     LayOut();
