@@ -80,14 +80,17 @@ class CpuBackend final : public Backend {
 
   void Sgd(const SgdStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) override {
     const ScopedFlushDenormals flush;
+    SgdStep now = step;
+    if (buffers.rate != nullptr) now.learning_rate = *buffers.rate;
     float* velocity = step.momentum != 0 ? buffers.slots[0] + begin : nullptr;
-    context_.kernels().sgd(step, end - begin, buffers.parameters + begin, buffers.gradients + begin,
-                           velocity);
+    context_.kernels().sgd(now, end - begin, buffers.parameters + begin, buffers.gradients + begin, velocity);
   }
 
   void Adam(const AdamStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) override {
     const ScopedFlushDenormals flush;
-    context_.kernels().adam(step, end - begin, buffers.parameters + begin, buffers.gradients + begin,
+    AdamStep now = step;
+    if (buffers.rate != nullptr) now.alpha = *buffers.rate;
+    context_.kernels().adam(now, end - begin, buffers.parameters + begin, buffers.gradients + begin,
                             buffers.slots[0] + begin, buffers.slots[1] + begin);
   }
 

@@ -51,30 +51,30 @@ struct MomentumRule {
 // (At least one block a processor: said, because ptxas else takes 32 registers as its aim and spills.)
 template <typename Rule>
 __global__ void __launch_bounds__(kThreads, 1)
-    Update(Rule rule, UpdateBuffers buffers, int64_t begin, int64_t end, bool aligned) {
+    Update(Rule rule, const float* rate_in_memory, float* parameters, const float* gradients, float* slot0,
+           float* slot1, int64_t begin, int64_t end, bool aligned) {
   const int64_t first = (begin / kPack + static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kPack;
   if (first >= end) return;
-  const float rate = buffers.rate != nullptr ? *buffers.rate : rule.rate();
+  const float rate = rate_in_memory != nullptr ? *rate_in_memory : rule.rate();
 
   if (aligned && first >= begin && first + kPack <= end) {
-    auto w = LoadPack<kPack>(buffers.parameters + first);
-    const auto g = LoadPack<kPack>(buffers.gradients + first);
-    Pack<float, kPack> slot0{}, slot1{};
-    if constexpr (Rule::kSlots > 0) slot0 = LoadPack<kPack>(buffers.slots[0] + first);
-    if constexpr (Rule::kSlots > 1) slot1 = LoadPack<kPack>(buffers.slots[1] + first);
+    auto w = LoadPack<kPack>(parameters + first);
+    const auto g = LoadPack<kPack>(gradients + first);
+    Pack<float, kPack> s0{}, s1{};
+    if constexpr (Rule::kSlots > 0) s0 = LoadPack<kPack>(slot0 + first);
+    if constexpr (Rule::kSlots > 1) s1 = LoadPack<kPack>(slot1 + first);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      rule(rate, g.values[i], &w.values[i], &slot0.values[i], &slot1.values[i]);
+      rule(rate, g.values[i], &w.values[i], &s0.values[i], &s1.values[i]);
     }
-    StorePack(buffers.parameters + first, w);
-    if constexpr (Rule::kSlots > 0) StorePack(buffers.slots[0] + first, slot0);
-    if constexpr (Rule::kSlots > 1) StorePack(buffers.slots[1] + first, slot1);
+    StorePack(parameters + first, w);
+    if constexpr (Rule::kSlots > 0) StorePack(slot0 + first, s0);
+    if constexpr (Rule::kSlots > 1) StorePack(slot1 + first, s1);
     return;
   }
   for (int64_t i = first > begin ? first : begin; i < end && i < first + kPack; ++i) {
-    rule(rate, buffers.gradients[i], buffers.parameters + i,
-         Rule::kSlots > 0 ? buffers.slots[0] + i : nullptr,
-         Rule::kSlots > 1 ? buffers.slots[1] + i : nullptr);
+    rule(rate, gradients[i], parameters + i, Rule::kSlots > 0 ? slot0 + i : nullptr,
+         Rule::kSlots > 1 ? slot1 + i : nullptr);
   }
 }
 
@@ -84,9 +84,12 @@ void Enqueue(const Rule& rule, const UpdateBuffers& buffers, int64_t begin, int6
   if (begin >= end) return;
   const int64_t packs = CeilDiv(end, kPack) - begin / kPack;
   const auto blocks = static_cast<unsigned>(CeilDiv(packs, kThreads));
-  const bool aligned = Aligned(sizeof(Pack<float, kPack>), buffers.parameters, buffers.gradients,
-                               buffers.slots[0], buffers.slots[1]);
-  LOCKSTEP_LAUNCH(Update<Rule>, blocks, kThreads, 0, context.stream, rule, buffers, begin, end, aligned);
+  float* slot0 = Rule::kSlots > 0 ? buffers.slots[0] : nullptr;
+  float* slot1 = Rule::kSlots > 1 ? buffers.slots[1] : nullptr;
+  const bool aligned =
+      Aligned(sizeof(Pack<float, kPack>), buffers.parameters, buffers.gradients, slot0, slot1);
+  LOCKSTEP_LAUNCH(Update<Rule>, blocks, kThreads, 0, context.stream, rule, buffers.rate, buffers.parameters,
+                  buffers.gradients, slot0, slot1, begin, end, aligned);
 }
 
 }  // namespace
