@@ -38,6 +38,7 @@ DeviceOpsChoice ChooseDeviceOps(CrossDeviceOps asked, const World& world,
     }
   }
   const bool one_machine = world.group_size == 1;
+  if (asked != CrossDeviceOps::kAuto) choice.why = "crossDeviceOps asks for it; " + choice.why;
   switch (asked) {
     case CrossDeviceOps::kAuto:
       choice.ops = choice.shared_devices && one_machine ? DeviceOps::kHierarchicalCopy : DeviceOps::kNccl;

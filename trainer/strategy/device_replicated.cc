@@ -91,7 +91,7 @@ void DeviceReplicated::Connect() {
                                                    .timeout = options_.collective_timeout,
                                                    .segments = options_.segments},
                                                   device_);
-  if (world.rank == 0) log::Info("gradients over " + communicator_->description() + ": " + choice.why);
+  why_these_ops_ = choice.why;
 }
 
 void DeviceReplicated::Allocate() {
@@ -139,6 +139,9 @@ void DeviceReplicated::Allocate() {
   after_report_ = device_.MakeEvent(true);
   for (const Buffer* buffer : {&state_, &exchange_}) {
     communicator_->Register(buffer->data(), buffer->bytes(), Clock::now() + options_.setup_timeout);
+  }
+  if (options_.world.rank == 0) {
+    log::Info("gradients: " + communicator_->description() + ", since " + why_these_ops_);
   }
 }
 

@@ -111,6 +111,7 @@ class DeviceReplicated final : public Strategy {
   double* squares_ = nullptr;
   Landing* sum_landing_ = nullptr;                                 // of Sum
   std::unique_ptr<collectives::DeviceCommunicator> communicator_;  // null when alone
+  std::string why_these_ops_;
 
   std::vector<Bucket> buckets_;
   std::unique_ptr<DeviceEvent> reported_, report_reduced_, before_report_, after_report_, idle_;

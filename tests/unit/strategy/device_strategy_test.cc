@@ -19,6 +19,7 @@ using ::lockstep::testing::Meeting;
 using ::lockstep::testing::Outcome;
 using ::lockstep::testing::RunRanks;
 using ::lockstep::testing::Train;
+using ::lockstep::testing::WhyNotSoMany;
 using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -43,8 +44,9 @@ std::vector<Case> Cases() {
           {"Nccl2", {.local_size = 2, .ops = CrossDeviceOps::kNccl}, 2},
           {"Nccl4", {.local_size = 4}, 4},
           {"FourOnOneGpu", {.local_size = 4}, 1},
+          {"FourOnTwoGpus", {.local_size = 4}, 2},
           {"NcclTwoOnOneGpu", {.local_size = 2, .ops = CrossDeviceOps::kNccl}, 1},
-          {"TwoMachinesOfTwo", {.machines = 2, .local_size = 2, .kind = multi}, 2}};
+          {"TwoMachinesOfTwo", {.machines = 2, .local_size = 2, .kind = multi}, 4}};
 }
 
 Job On(const Case& given) { return GpuJob(given.job, given.gpus); }
@@ -74,7 +76,14 @@ void ExpectSame(const Outcome& a, const Outcome& b) {
   EXPECT_EQ(a.slots, b.slots);
 }
 
-class DeviceStrategyTest : public ::testing::TestWithParam<Case> {};
+class OnGpus : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNotSoMany(GetParam().gpus); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+class DeviceStrategyTest : public OnGpus {};
 
 TEST_P(DeviceStrategyTest, GivesTheLossesOfOneProcessor) {
   const Outcome outcome = Train(On(GetParam()), kSteps);
@@ -222,7 +231,7 @@ TEST_P(DeviceStrategyTest, SumsOfAnEvaluationAreOverAllRanks) {
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceStrategyTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-class BrokenDeviceStrategyTest : public ::testing::TestWithParam<Case> {};
+class BrokenDeviceStrategyTest : public OnGpus {};
 
 TEST_P(BrokenDeviceStrategyTest, ARankThatFailsEndsTheOthersSoon) {
   const Job job = On(GetParam());

@@ -2,19 +2,24 @@
 
 #include <unistd.h>
 
+#include <thread>
+
+#include "trainer/backend/cuda/memory.h"
+
 namespace lockstep::trainer::collectives::cuda {
 
 using trainer::cuda::CudaEvent;
 
 struct alignas(64) Peers::Member {
   std::atomic<uint64_t> meetings;  // come to
+  std::atomic<uint64_t> waits;     // meetings for whose events it has made its streams wait
   // Written by the member between two barriers, read by the others behind the second.
   alignas(64) int pid;
   int device;  // in its process
   cudaEvent_t events[2];
   cudaIpcEventHandle_t event_handles[2];
   void* memory;
-  cudaIpcMemHandle_t memory_handle;
+  trainer::cuda::MemoryToShare shared;
   int unreachable;  // 1 + a rank whose memory it could not open; 0: none
   cudaError_t why;  // then
 };
@@ -48,7 +53,17 @@ Peers::Peers(LocalGroup& group, int device, Deadline deadline)
   group.Barrier("sharing events", deadline);
 }
 
-Peers::~Peers() = default;
+// A rank that is a thread of this process has no handle of its own to the events: it may be about to use
+// them.
+Peers::~Peers() {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  for (int r = 0; r < group_.size(); ++r) {
+    if (r == group_.rank() || members_[r].pid != members_[group_.rank()].pid) continue;
+    while (members_[r].waits.load() < meetings_ && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
 
 // An event is recorded again two meetings later: by then every rank has been at the one in between, so it had
 // made its wait for this one's record.
@@ -70,13 +85,14 @@ void Peers::Meet(std::string_view operation, cudaStream_t stream, Deadline deadl
     if (r != group_.rank())
       LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, events_[turn][static_cast<size_t>(r)], 0));
   }
+  members_[group_.rank()].waits.store(meeting);
 }
 
 std::vector<void*> Peers::Open(void* mine, Deadline deadline, std::string* why) {
   Member& me = members_[group_.rank()];
   me.memory = mine;
   me.unreachable = 0;
-  LOCKSTEP_CUDA(cudaIpcGetMemHandle(&me.memory_handle, mine));
+  me.shared = trainer::cuda::ShareMemory(mine);
   group_.Barrier("sharing device memory", deadline);
   std::vector<void*> opened;
   for (int r = 0; r < group_.size(); ++r) {
@@ -103,9 +119,11 @@ std::vector<void*> Peers::Open(void* mine, Deadline deadline, std::string* why) 
 void* Peers::OpenOne(const Member& peer, cudaError_t* error) {
   if (peer.pid != members_[group_.rank()].pid) {
     OpenedMemory memory;
-    *error = cudaIpcOpenMemHandle(memory.Receive(), peer.memory_handle, cudaIpcMemLazyEnablePeerAccess);
+    *error = cudaIpcOpenMemHandle(memory.Receive(), peer.shared.allocation, cudaIpcMemLazyEnablePeerAccess);
     if (*error != cudaSuccess) return nullptr;
-    return opened_memory_.emplace_back(std::move(memory)).get();
+    char* const allocation = static_cast<char*>(memory.get());
+    opened_memory_.push_back(std::move(memory));
+    return allocation + peer.shared.offset;
   }
   if (peer.device != device_) {
     int can = 0;
