@@ -9,10 +9,8 @@
 #include <utility>
 
 #include "common/contract/digest.h"
-#include "common/contract/environment.h"
 #include "common/contract/exit_codes.h"
 #include "common/contract/token.h"
-#include "common/inherited_environment.h"
 #include "launcher/job/machine.h"
 #include "launcher/job/translate.h"
 #include "launcher/placement/render.h"
@@ -25,9 +23,8 @@ namespace lockstep::job {
 
 namespace {
 
-constexpr char kRole[] = "worker";  // other roles are refused before (spec::UnsupportedFields)
-
-const spec::Role& WorkerOf(const spec::TrainingJob& job) { return job.roles.front(); }
+// How long the driver gets to say what happened to the GPU of a rank that failed.
+constexpr auto kDriverGrace = std::chrono::milliseconds(250);
 
 // "2.4 s"
 std::string Seconds(double seconds) {
@@ -96,49 +93,8 @@ Status Launcher::Start() {
   LOCKSTEP_RETURN_IF_ERROR(output.status());
   output_ = std::move(*output);
   LOCKSTEP_RETURN_IF_ERROR(StartServing());
+  LOCKSTEP_RETURN_IF_ERROR(WatchGpus());
   return Join();
-}
-
-Status Launcher::Assign() {
-  inherited_ = InheritedEnvironment();
-  devices_ = RequestDevices(options_.job, kRole, inherited_);
-  auto assignment = placement::AssignDevices(options_.job, devices_);
-  LOCKSTEP_RETURN_IF_ERROR(assignment.status());
-  assignment_ = std::move(*assignment);
-  job_ = placement::Resolved(options_.job, assignment_);
-  const spec::Role& role = WorkerOf(options_.job);
-  if (options_.job.trainer) {
-    LOCKSTEP_RETURN_IF_ERROR(
-        spec::CheckBatchDivides(options_.job.trainer->batch_size,
-                                static_cast<int64_t>(assignment_.processes.size()) * role.replicas));
-  }
-  return {};
-}
-
-Status Launcher::ClaimDevices() {
-  const std::vector<ledger::Use> uses = ledger::UsesOf(assignment_, devices_.inventory);
-  if (uses.empty()) return {};
-  const auto given = inherited_.find(contract::kDeviceLedger);
-  const auto folder = ledger::DeviceLedger::FolderFor(given == inherited_.end() ? "" : given->second);
-  if (folder.status().code() == StatusCode::kNotFound && given == inherited_.end()) {
-    assignment_.notices.push_back(folder.status().message() + "; other jobs do not see what this one takes");
-    return {};
-  }
-  LOCKSTEP_RETURN_IF_ERROR(folder.status());
-  std::vector<std::string> overruled;
-  auto claims = ledger::DeviceLedger::Acquire({.folder = *folder,
-                                               .job = options_.job.name,
-                                               .namespace_name = options_.job.namespace_name,
-                                               .force = options_.force},
-                                              uses, overruled);
-  if (!claims.ok()) {
-    const Status& why = claims.status();
-    return {why.code(), why.message() + "; wait for it, take less (devices.memory), or run with --force"};
-  }
-  claims_ = std::move(*claims);
-  for (const std::string& each : overruled)
-    assignment_.notices.push_back(each + "; started all the same (--force)");
-  return {};
 }
 
 Status Launcher::StartServing() {
@@ -222,6 +178,12 @@ int Launcher::Run() {
 }
 
 void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
+  if (!cannot_go_on_.empty()) return Finish(contract::kExitDeviceLost, cannot_go_on_);
+  if (options_.job.trainer) {
+    // A machine of several may have come back with fewer GPUs.
+    const Status divides = spec::CheckBatchDivides(options_.job.trainer->batch_size, start.world_size);
+    if (!divides.ok()) return Finish(contract::kExitUsage, divides.message());
+  }
   placement::GenerationFacts facts;
   facts.generation = start.generation;
   facts.run = start.store_id;
@@ -238,6 +200,7 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   facts.trainer_config = folder_->manifest_file();
   facts.cuda_plugin = devices_.cuda_plugin;
   facts.inherited = inherited_;
+  if (const Status mps = StartMps(facts); !mps.ok()) return Finish(contract::kExitUsage, mps.message());
   const Result<placement::Plan> plan = placement::MakeEnvironment(job_, assignment_, facts);
   if (!plan.ok()) return Finish(contract::kExitUsage, plan.status().message());
   const bool log_placement = WorkerOf(job_).devices.log_placement;
@@ -263,7 +226,10 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   if (const Status opened = output_->Begin(static_cast<int>(start.generation), launches); !opened.ok()) {
     SayAlways("output is not kept: " + opened.message());
   }
+  running_ = static_cast<int>(launches.size());
+  if (gpu_health_) gpu_health_->GenerationStarted();
   const auto now = std::chrono::steady_clock::now();
+  state_->WorldChanged(start.world_size, start.rank_offset, static_cast<int>(launches.size()));
   state_->GenerationStarted(static_cast<int>(start.generation), now);
   if (start.generation > 0) Say("generation " + std::to_string(start.generation) + " starts");
   const std::vector<process::Launch> started = launches;
@@ -275,7 +241,11 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
     const int pid = supervisor_->pid(launch.local_rank);
     pids[launch.rank] = pid;
     state_->RankStarted(
-        {.rank = launch.rank, .role = launch.role, .replica = options_.replica, .process = launch.local_rank},
+        {.rank = launch.rank,
+         .role = launch.role,
+         .replica = options_.replica,
+         .process = launch.local_rank,
+         .device = RankDeviceOf(plan->processes[static_cast<size_t>(launch.local_rank)].devices)},
         pid, now);
   }
   watch_->Begin(std::move(pids));
@@ -290,6 +260,7 @@ void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
 
 void Launcher::OnExit(process::ExitReport& report) {
   output_->Complete(report);
+  if (--running_ == 0) mps_.reset();  // before everything below the launcher is swept away
   state_->RankExited(report.rank, report.exit_code, std::chrono::steady_clock::now());
   if (stop_reported_) return;
   switch (process::Judge(report, rules_, history_)) {
@@ -302,7 +273,10 @@ void Launcher::OnExit(process::ExitReport& report) {
       break;
   }
   failed_ = true;
-  membership_->ReportFailure(FailureOf(report, hang_));
+  if (!gpu_health_) return membership_->ReportFailure(FailureOf(report, hang_));
+  // The driver may be about to say why.
+  if (awaited_.empty()) loop_->After(kDriverGrace, [this] { ReportAwaited(); });
+  awaited_.push_back(report);
 }
 
 void Launcher::StopGeneration(const rendezvous::GenerationStop& stop) {
@@ -316,8 +290,8 @@ void Launcher::StopGeneration(const rendezvous::GenerationStop& stop) {
     SayAlways(stop.message);
   }
   if (supervisor_->state() == process::Supervisor::State::kIdle) {
-    // All had ended already, some of them badly: OnAllStopped has been.
-    membership_->ReportStopped(exit_code_);
+    // All had ended already, some of them badly: OnAllStopped has been, or will be once the driver was heard.
+    if (!awaiting_stopped_) ReportStopped();
     return;
   }
   const spec::RunPolicy& policy = options_.job.run_policy;
@@ -327,11 +301,19 @@ void Launcher::StopGeneration(const rendezvous::GenerationStop& stop) {
 
 void Launcher::OnAllStopped(const std::vector<process::ExitReport>& reports) {
   watch_->End();
-  if (failed_) console_->Write(process::OutputStream::kStderr, process::FailureReport(reports));
+  if (!awaited_.empty()) {
+    awaiting_stopped_ = reports;
+    return;
+  }
+  if (failed_) {
+    std::vector<process::ExitReport> told = reports;
+    for (process::ExitReport& report : told) report.device_trouble = TroubleOf(report.local_rank);
+    console_->Write(process::OutputStream::kStderr, process::FailureReport(told));
+  }
 
   exit_code_ = StoppedExitCode(reports);
   if (stop_reported_) {
-    membership_->ReportStopped(exit_code_);
+    ReportStopped();
   } else if (failed_) {
     // StopGeneration is on its way.
   } else if (options_.replica == 0 && SomeCheckpointed(reports)) {
@@ -348,6 +330,7 @@ void Launcher::OnFailureReported(const rendezvous::FailureReport& first) {
                       std::chrono::duration_cast<std::chrono::milliseconds>(ran));
   history_ = decision.history;
   first_failure_ = first;
+  if (!cannot_go_on_.empty()) return membership_->DecideFinish(contract::kExitDeviceLost, cannot_go_on_);
   if (decision.action != process::Decision::Action::kRestart) {
     membership_->DecideFinish(decision.exit_code, decision.why);
     return;
@@ -383,6 +366,7 @@ void Launcher::Finish(int exit_code, const std::string& message) {
                                                   .message = message,
                                                   .time = std::chrono::system_clock::now()};
   }
+  mps_.reset();
   state_->Finished(succeeded, failure, now);
   const telemetry::JobSnapshot snapshot = state_->Snapshot(now);
   std::string line = options_.job.name +

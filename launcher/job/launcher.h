@@ -8,6 +8,8 @@
 
 #include "common/event_loop.h"
 #include "launcher/http/server.h"
+#include "launcher/job/gpu_health.h"
+#include "launcher/job/mps_daemon.h"
 #include "launcher/job/run_folder.h"
 #include "launcher/job/runner.h"
 #include "launcher/job/watch.h"
@@ -42,6 +44,8 @@ class Launcher {
  private:
   Status Assign();
   Status ClaimDevices();
+  Status CheckBatch() const;
+  Status WatchGpus();
   Status StartServing();
   Status Join();
 
@@ -51,6 +55,16 @@ class Launcher {
   void OnAllStopped(const std::vector<process::ExitReport>& reports);
   void OnHang(const telemetry::HangVerdict& verdict);
   void OnFailureReported(const rendezvous::FailureReport& first);
+
+  // An MPS daemon for a generation, if one is asked for.
+  Status StartMps(placement::GenerationFacts& facts);
+  // What the driver said of a rank's GPU; empty: nothing.
+  std::string TroubleOf(int local_rank) const;
+  // Failures that waited for what the driver says of the ranks' GPUs.
+  void ReportAwaited();
+  // Assigns anew without the GPUs that failed; sets cannot_go_on_ when that is not possible.
+  void LeaveOutFailedGpus();
+  void ReportStopped();
   void OnSignal(int signal);
   void Finish(int exit_code, const std::string& message);
 
@@ -78,9 +92,15 @@ class Launcher {
   std::unique_ptr<process::OutputLog> output_;
   std::unique_ptr<process::Supervisor> supervisor_;
   std::unique_ptr<Watch> watch_;
+  std::unique_ptr<GpuHealth> gpu_health_;  // with GPUs only
+  std::unique_ptr<MpsDaemon> mps_;         // of this generation
   std::unique_ptr<rendezvous::Membership> membership_;
 
-  int rank_offset_ = 0;                            // of this generation
+  int rank_offset_ = 0;                       // of this generation
+  int running_ = 0;                           // ranks of this generation that have not ended
+  std::vector<process::ExitReport> awaited_;  // failures not yet reported
+  std::optional<std::vector<process::ExitReport>> awaiting_stopped_;  // OnAllStopped, after them
+  std::string cannot_go_on_;                       // why there can be no next generation here
   std::string hang_;                               // why we killed a rank of this generation
   bool failed_ = false;                            // a rank of this generation did, and it was reported
   bool stop_reported_ = false;                     // this generation's end was asked for by the membership

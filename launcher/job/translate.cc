@@ -54,13 +54,29 @@ process::Launch LaunchOf(const placement::ProcessPlan& plan, bool own_trainer) {
           .cpus = plan.devices.cpus};
 }
 
-rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std::string& hang) {
+telemetry::RankDevice RankDeviceOf(const placement::ProcessDevices& devices) {
+  telemetry::RankDevice device{.type = std::string(spec::Name(devices.type)), .devices = devices.devices};
+  if (devices.type != spec::DeviceType::kGpu) return device;
+  device.shared = devices.shared;
+  device.memory_policy = std::string(spec::Name(devices.memory.policy));
+  device.memory_limit = devices.memory.limit;
+  device.memory_fraction = devices.memory.fraction;
+  device.held_by_mps = devices.memory.mps;
+  return device;
+}
+
+rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std::string& hang,
+                                    bool device_failed) {
+  std::string reason(process::ReasonName(report.reason));
+  if (!hang.empty()) reason = kHangReason;
+  if (device_failed) reason = kDeviceFailedReason;
+  const std::string device = report.device_trouble.empty() ? "" : "; " + report.device_trouble;
   return {.process = report.local_rank,
           .rank = report.rank,
           .exit_code = report.exit_code,
-          .reason = hang.empty() ? std::string(process::ReasonName(report.reason)) : kHangReason,
+          .reason = reason,
           .message = "rank " + std::to_string(report.rank) + ": " +
-                     (hang.empty() ? process::ExitInWords(report) : hang)};
+                     (hang.empty() ? process::ExitInWords(report) : hang) + device};
 }
 
 process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_trainer) {
@@ -78,6 +94,7 @@ process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_tr
     if (failure.reason == process::ReasonName(reason)) report.reason = reason;
   }
   if (failure.reason == kHangReason) report.reason = ExitReason::kSignal;
+  if (failure.reason == kDeviceFailedReason && report.signal != 0) report.reason = ExitReason::kSignal;
   report.detail = failure.message;
   return report;
 }
@@ -95,6 +112,7 @@ telemetry::Failure TelemetryFailureOf(const rendezvous::FailureReport& failure) 
 telemetry::RestartReason RestartReasonOf(const std::string& reason) {
   using telemetry::RestartReason;
   if (reason == kHangReason) return RestartReason::kHang;
+  if (reason == kDeviceFailedReason) return RestartReason::kDeviceFailed;
   if (reason == kReplicaLostReason) return RestartReason::kReplicaLost;
   if (reason == process::ReasonName(process::ExitReason::kOutOfMemory)) return RestartReason::kOutOfMemory;
   if (reason == process::ReasonName(process::ExitReason::kSignal)) return RestartReason::kSignal;

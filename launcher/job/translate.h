@@ -22,10 +22,12 @@ telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_
 telemetry::JobLabels LabelsOf(const spec::TrainingJob& job);
 
 process::Launch LaunchOf(const placement::ProcessPlan& plan, bool own_trainer);
+telemetry::RankDevice RankDeviceOf(const placement::ProcessDevices& devices);
 
 // A rank's end as it is told to replica 0, and there again as the restart policy wants it. `hang` is why the
-// launcher itself killed it, or empty.
-rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std::string& hang);
+// launcher itself killed it, or empty; `device_failed`: its GPU can no longer be used.
+rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std::string& hang,
+                                    bool device_failed = false);
 process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_trainer);
 
 telemetry::Failure TelemetryFailureOf(const rendezvous::FailureReport& failure);
@@ -34,5 +36,10 @@ telemetry::RestartReason RestartReasonOf(const std::string& reason);
 // The reason of a failure for which the launcher killed a rank that no longer moved.
 inline constexpr char kHangReason[] = "Hang";
 inline constexpr char kReplicaLostReason[] = "ReplicaLost";
+inline constexpr char kDeviceFailedReason[] = "DeviceFailed";
+
+// The one role that a launcher runs; others are refused before (spec::UnsupportedFields).
+inline constexpr char kRole[] = "worker";
+inline const spec::Role& WorkerOf(const spec::TrainingJob& job) { return job.roles.front(); }
 
 }  // namespace lockstep::job

@@ -33,6 +33,7 @@ struct DeviceRequest {
   Environment inherited = {};    // of the launcher
   std::string cuda_plugin = {};  // path of the trainer's liblockstep-cuda.so; empty: not installed
   bool mps_control = false;      // nvidia-cuda-mps-control can be started
+  std::map<int, std::string> left_out = {};  // GPUs by index that failed while the job ran, and why
 };
 
 // How much of a device's memory a process may take.
@@ -104,7 +105,9 @@ struct GenerationFacts {
   std::string trainer_config = {};        // path of the resolved manifest, JSON
   int events_fd = 3;                      // its number in the process (process::ChildProcess); -1: none
   std::string cuda_plugin = {};           // path of the trainer's liblockstep-cuda.so; empty: none
-  Environment inherited = {};             // of the launcher
+  std::string mps_pipe_directory = {};    // of the job's own MPS daemon; empty: none
+  std::string mps_log_directory = {};
+  Environment inherited = {};  // of the launcher
   // per_process_memory_fraction in PYTORCH_ALLOC_CONF is new (late 2025) and refused by older versions, so it
   // is used only where somebody found that the installed one knows it.
   bool pytorch_knows_memory_fraction = false;

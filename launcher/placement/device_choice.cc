@@ -38,7 +38,15 @@ Result<DeviceChoice> ChooseDevices(const RoleView& view, const DeviceRequest& re
       ChooseVisible(pool, devices.visible, devices.soft_placement, view.field + "devices.visible", notices);
   if (!chosen.ok()) return chosen.status();
   DeviceChoice choice{.gpus = std::move(*chosen)};
-  for (const PoolDevice& device : pool.devices) choice.physical_gpus += device.error.empty() ? 1 : 0;
+  std::erase_if(choice.gpus, [&](const PoolDevice& device) {
+    const auto failed = request.left_out.find(device.gpu_index);
+    if (failed == request.left_out.end()) return false;
+    AddNotice(notices, device.label + " is left out: " + failed->second);
+    return true;
+  });
+  for (const PoolDevice& device : pool.devices) {
+    choice.physical_gpus += device.error.empty() && !request.left_out.contains(device.gpu_index) ? 1 : 0;
+  }
 
   std::string why;
   if (choice.gpus.empty()) {

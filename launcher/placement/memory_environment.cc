@@ -121,6 +121,10 @@ void AddMemoryVariables(const ProcessContext& context, EnvironmentBuilder& envir
   if (context.process.type != spec::DeviceType::kGpu) return;
   if (context.process.memory.mps && context.process.memory.limit) {
     environment.Set("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", MpsLimits(context.process));
+    if (!context.facts.mps_pipe_directory.empty()) {
+      environment.Set("CUDA_MPS_PIPE_DIRECTORY", context.facts.mps_pipe_directory);
+      environment.Set("CUDA_MPS_LOG_DIRECTORY", context.facts.mps_log_directory);
+    }
   }
   MemoryPolicyOf policy(context, environment, notices);
   switch (context.view.framework()) {

@@ -1,39 +1,16 @@
 #include "launcher/placement/nvml_library.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cctype>
 #include <utility>
 
+#include "launcher/placement/nvml_functions.h"
+
 namespace lockstep::placement {
 namespace {
 
-// NVML's ABI as its reference documents it. These layouts are frozen: NVML adds a versioned function (`_v3`)
-// whenever one changes.
-constexpr int kNvmlSuccess = 0;
-constexpr int kNvmlNotSupported = 3;
-constexpr int kNvmlNoPermission = 4;
 constexpr unsigned kMigEnabled = 1;
 constexpr unsigned kTextBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, the largest of those asked for here
-
-struct NvmlMemory {
-  unsigned long long total;
-  unsigned long long free;
-  unsigned long long used;
-};
-static_assert(sizeof(NvmlMemory) == 24);
-
-struct NvmlPciInfo {
-  char bus_id_legacy[16];
-  unsigned domain;
-  unsigned bus;
-  unsigned device;
-  unsigned pci_device_id;
-  unsigned pci_subsystem_id;
-  char bus_id[32];
-};
-static_assert(sizeof(NvmlPciInfo) == 68);
 
 template <typename Function>
 bool Load(void* library, const char* name, Function*& function) {
@@ -43,44 +20,27 @@ bool Load(void* library, const char* name, Function*& function) {
 
 }  // namespace
 
-struct NvmlLibrary::Functions {
-  using Device = NvmlLibrary::Device;
-
-  void* library = nullptr;
-  bool initialized = false;
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  const char* (*error_string)(int) = nullptr;
-  int (*driver_version)(char*, unsigned) = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*by_index)(unsigned, Device*) = nullptr;
-  int (*uuid)(Device, char*, unsigned) = nullptr;
-  int (*name)(Device, char*, unsigned) = nullptr;
-  int (*memory)(Device, NvmlMemory*) = nullptr;
-  int (*pci)(Device, NvmlPciInfo*) = nullptr;
-  // Absent from drivers before 450.
-  int (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
-  int (*max_mig)(Device, unsigned*) = nullptr;
-  int (*mig_by_index)(Device, unsigned, Device*) = nullptr;
-
-  ~Functions() {
-    if (initialized) shutdown();
-    if (library != nullptr) dlclose(library);
-  }
-
-  bool LoadAll() {
-    Load(library, "nvmlDeviceGetMigMode", mig_mode);
-    Load(library, "nvmlDeviceGetMaxMigDeviceCount", max_mig);
-    Load(library, "nvmlDeviceGetMigDeviceHandleByIndex", mig_by_index);
-    return Load(library, "nvmlInit_v2", init) && Load(library, "nvmlShutdown", shutdown) &&
-           Load(library, "nvmlErrorString", error_string) &&
-           Load(library, "nvmlSystemGetDriverVersion", driver_version) &&
-           Load(library, "nvmlDeviceGetCount_v2", count) &&
-           Load(library, "nvmlDeviceGetHandleByIndex_v2", by_index) &&
-           Load(library, "nvmlDeviceGetUUID", uuid) && Load(library, "nvmlDeviceGetName", name) &&
-           Load(library, "nvmlDeviceGetMemoryInfo", memory) && Load(library, "nvmlDeviceGetPciInfo_v3", pci);
-  }
-};
+bool NvmlLibrary::Functions::LoadAll() {
+  Load(library, "nvmlDeviceGetMigMode", mig_mode);
+  Load(library, "nvmlDeviceGetMaxMigDeviceCount", max_mig);
+  Load(library, "nvmlDeviceGetMigDeviceHandleByIndex", mig_by_index);
+  Load(library, "nvmlDeviceGetUtilizationRates", utilization);
+  Load(library, "nvmlDeviceGetPowerUsage", power);
+  Load(library, "nvmlDeviceGetTemperature", temperature);
+  Load(library, "nvmlDeviceGetCurrentClocksThrottleReasons", throttle_reasons);
+  Load(library, "nvmlDeviceGetTotalEccErrors", ecc_errors);
+  Load(library, "nvmlEventSetCreate", event_set_create);
+  Load(library, "nvmlDeviceRegisterEvents", register_events);
+  Load(library, "nvmlEventSetWait_v2", event_set_wait);
+  Load(library, "nvmlEventSetFree", event_set_free);
+  return Load(library, "nvmlInit_v2", init) && Load(library, "nvmlShutdown", shutdown) &&
+         Load(library, "nvmlErrorString", error_string) &&
+         Load(library, "nvmlSystemGetDriverVersion", driver_version) &&
+         Load(library, "nvmlDeviceGetCount_v2", count) &&
+         Load(library, "nvmlDeviceGetHandleByIndex_v2", by_index) &&
+         Load(library, "nvmlDeviceGetUUID", uuid) && Load(library, "nvmlDeviceGetName", name) &&
+         Load(library, "nvmlDeviceGetMemoryInfo", memory) && Load(library, "nvmlDeviceGetPciInfo_v3", pci);
+}
 
 NvmlLibrary::NvmlLibrary(std::unique_ptr<Functions> functions) : functions_(std::move(functions)) {}
 NvmlLibrary::NvmlLibrary(NvmlLibrary&&) noexcept = default;

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 
@@ -20,6 +22,23 @@ class NvmlLibrary {
 
   struct Memory {
     int64_t total = 0;  // bytes
+  };
+
+  // How a GPU is. What the driver does not tell of this GPU is empty.
+  struct Health {
+    std::string lost = {};                   // why it cannot be used any more, in NVML's words; empty: it can
+    std::optional<double> utilization = {};  // 0 … 1: time in which a kernel ran
+    std::optional<int64_t> memory_used = {};
+    std::optional<double> power_watts = {};
+    std::optional<double> temperature = {};         // Celsius
+    std::optional<uint64_t> throttle_reasons = {};  // bits of nvmlClocksEventReasons
+    std::optional<int64_t> ecc_errors = {};         // uncorrected, since the driver was loaded
+  };
+
+  // An error that the driver reported of a GPU (NVIDIA, "XID Errors").
+  struct XidEvent {
+    Device device = nullptr;
+    int xid = 0;
   };
 
   // kNotFound: no such library; kFailedPrecondition: it is there but does not work (no driver loaded, driver
@@ -47,6 +66,14 @@ class NvmlLibrary {
   int MaxMigSlices(Device device) const;
   // Empty: no slice at this index.
   std::optional<Device> MigSlice(Device device, int index) const;
+
+  // Takes a few milliseconds, or much longer of a GPU in trouble. Never fails.
+  Health ReadHealth(Device device) const;
+
+  // From now on WaitForXid tells of these devices. kUnimplemented: not with these GPUs or this driver.
+  Status WatchXids(const std::vector<Device>& devices);
+  // The next error, waited for at most `limit`; empty: none came. After WatchXids only.
+  Result<std::optional<XidEvent>> WaitForXid(std::chrono::milliseconds limit) const;
 
  private:
   struct Functions;

@@ -37,6 +37,7 @@ struct ExitReport {
   ExitReason reason = ExitReason::kCompleted;
   bool asked_to_stop = false;  // we had signalled it before it ended
   std::string detail;          // why it never ran; else empty
+  std::string device_trouble;  // what the driver said of its GPU while it ran; filled in by job/
   std::chrono::system_clock::time_point started;
   std::chrono::system_clock::time_point ended;
   int64_t max_rss_bytes = 0;

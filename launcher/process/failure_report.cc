@@ -62,6 +62,7 @@ std::string FailureReport(const std::vector<ExitReport>& reports) {
                                 Seconds(first->ended - first->started) + ": "
                           : "never ran) failed first: ";
   text += ExitInWords(*first) + "\n" + Others(reports, *first);
+  if (!first->device_trouble.empty()) text += "  its device: " + first->device_trouble + "\n";
   if (!first->last_lines.empty()) {
     text += first->last_lines.size() == 1 ? "  its last line:\n" : "  its last lines:\n";
     for (const std::string& line : first->last_lines) text += "    | " + Printable(line) + "\n";

@@ -123,7 +123,8 @@ class Membership {
 
   virtual ~Membership() = default;
 
-  // Nothing runs here and `processes` (at least 1) can be started. Once, at the beginning.
+  // Nothing runs here and `processes` (at least 1) can be started. At the beginning, and once more with
+  // another number right before a ReportStopped() after which there will be more or fewer.
   virtual void ReportReady(int processes) = 0;
   // The ranks of this replica have ended after on_stop_generation. `exit_code`: what this replica's part of a
   // job that was asked to stop came to (75, 143 …); of no account otherwise. It is ready again.

@@ -25,7 +25,6 @@ class Collector {
 
 void CheckDevices(const Devices& devices, const std::string& path, Collector& found) {
   found.If(devices.type == DeviceType::kTpu, path + ".type", "TPUs are not found");
-  found.If(devices.memory.enforce == MemoryEnforcement::kMps, path + ".memory.enforce", "MPS is not started");
 }
 
 void CheckStrategy(const Strategy& strategy, Collector& found) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <vector>
 
+#include "launcher/telemetry/device_metrics.h"
 #include "launcher/telemetry/open_metrics.h"
 #include "launcher/telemetry/process_metrics.h"
 
@@ -26,8 +27,12 @@ using GaugeFamily = prometheus::Family<Gauge>;
 using HistogramFamily = prometheus::Family<Histogram>;
 
 // In the order of RestartReason.
-constexpr std::array<std::string_view, 6> kReasons = {"ExitCode", "Signal",      "OOMKilled",
-                                                      "Hang",     "ReplicaLost", "Other"};
+constexpr std::array<std::string_view, 7> kReasons = {"ExitCode",    "Signal",       "OOMKilled", "Hang",
+                                                      "ReplicaLost", "DeviceFailed", "Other"};
+
+// What a process may say of its device's memory.
+constexpr std::array<std::string_view, 6> kMemoryKinds = {"used",  "held",    "peak",
+                                                          "limit", "context", "reserved"};
 
 // From a step of a small model on one core (0.1 ms) to a minute.
 const Histogram::BucketBoundaries& StepBuckets() {
@@ -113,15 +118,19 @@ struct JobMetrics::Impl {
   GaugeFamily& accuracy = AddGauge(registry, "lockstep_accuracy_ratio", "Accuracy at the newest evaluation.");
   GaugeFamily& learning_rate =
       AddGauge(registry, "lockstep_learning_rate", "Learning rate of the newest training step.");
-  GaugeFamily& memory =
-      AddGauge(registry, "lockstep_device_memory_bytes",
-               "Memory of a process's device, as it reported it, by kind: used, reserved, limit.");
+  GaugeFamily& memory = AddGauge(
+      registry, "lockstep_device_memory_bytes",
+      "Memory of a device in bytes. With role, replica and process: of one process, as it reported it "
+      "or as its limit was set (used, held, peak, context, reserved, limit). With device: of the whole "
+      "device, by all programs (device_used).");
   GaugeFamily& checkpoint_success =
       AddGauge(registry, "lockstep_checkpoint_last_success_timestamp_seconds",
                "When the newest checkpoint was complete, in seconds since 1970.");
   GaugeFamily& job_info =
       AddGauge(registry, "lockstep_job_info", "What this launcher runs; always 1, the labels say it.");
   GaugeFamily& build_info = AddGauge(registry, "lockstep_build_info", "What this launcher is; always 1.");
+
+  DeviceMetrics devices{registry, memory};
 
   std::map<int, RankSeries> ranks;
   std::unique_ptr<JobSeries> job;
@@ -152,6 +161,11 @@ void JobMetrics::AddRank(const RankIdentity& identity) {
                                       .collective_bytes = m.collective_bytes.Add(labels),
                                       .data_wait = m.data_wait.Add(labels),
                                       .flops = m.flops.Add(labels)});
+  if (identity.device.memory_limit) {
+    prometheus::Labels limited = labels;
+    limited.emplace("kind", "limit");
+    m.memory.Add(limited).Set(static_cast<double>(*identity.device.memory_limit));
+  }
   if (identity.rank != 0 || m.job) return;
   m.job = std::make_unique<Impl::JobSeries>(
       Impl::JobSeries{.steps = m.steps.Add({}), .samples = m.samples.Add({})});
@@ -195,11 +209,13 @@ void JobMetrics::Checkpoint(const contract::CheckpointEvent& event,
 void JobMetrics::Memory(int rank, const contract::MemoryEvent& event) {
   const auto it = impl_->ranks.find(rank);
   if (it == impl_->ranks.end()) return;
-  if (event.kind != "used" && event.kind != "reserved" && event.kind != "limit") return;
+  if (std::find(kMemoryKinds.begin(), kMemoryKinds.end(), event.kind) == kMemoryKinds.end()) return;
   prometheus::Labels labels = it->second.labels;
   labels.emplace("kind", event.kind);
   impl_->memory.Add(labels).Set(static_cast<double>(event.bytes));
 }
+
+void JobMetrics::Device(const DeviceSnapshot& device) { impl_->devices.Update(device); }
 
 void JobMetrics::Restart(RestartReason reason) {
   if (impl_->job) impl_->restarts.Add({{"reason", std::string(RestartReasonName(reason))}}).Increment();

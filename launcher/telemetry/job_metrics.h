@@ -7,12 +7,13 @@
 #include <string_view>
 
 #include "common/contract/event.h"
+#include "launcher/telemetry/device_snapshot.h"
 #include "launcher/telemetry/rank_phase.h"
 
 namespace lockstep::telemetry {
 
 // The values of the label `reason`: a closed set.
-enum class RestartReason { kExitCode, kSignal, kOutOfMemory, kHang, kReplicaLost, kOther };
+enum class RestartReason { kExitCode, kSignal, kOutOfMemory, kHang, kReplicaLost, kDeviceFailed, kOther };
 std::string_view RestartReasonName(RestartReason reason);  // "ExitCode", "Signal", "OOMKilled", "Hang", …
 
 // What the info series say.
@@ -31,7 +32,7 @@ MetricsFormat NegotiateMetricsFormat(std::string_view accept);
 // The exact content type; Prometheus 3 refuses others.
 std::string_view MetricsContentType(MetricsFormat format);
 
-// The registry: every metric of docs/metrics that a launcher of CPU processes can know. Updates come from one
+// The registry: every metric that a launcher can know. Updates come from one
 // thread (JobState makes them); Render may run on another at any time. Series of a rank carry role, replica
 // and process, so their number is bounded by the job's size; nothing that a program writes becomes a label.
 class JobMetrics {
@@ -51,6 +52,7 @@ class JobMetrics {
   // `now` becomes the time of the last success.
   void Checkpoint(const contract::CheckpointEvent& event, std::chrono::system_clock::time_point now);
   void Memory(int rank, const contract::MemoryEvent& event);
+  void Device(const DeviceSnapshot& device);
   void Restart(RestartReason reason);
   void LostWork(RestartReason reason, double seconds);
   void MalformedEvent();

@@ -25,11 +25,11 @@ std::string_view JobPhaseName(JobPhase phase) { return kPhases[static_cast<size_
 std::string_view RankStateName(RankState state) { return kStates[static_cast<size_t>(state)]; }
 
 JobState::JobState(JobDescription description, JobMetrics& metrics, TimePoint now)
-    : description_(std::move(description)),
-      metrics_(metrics),
+    : metrics_(metrics),
       started_(now),
       started_wall_(std::chrono::system_clock::now()),
       last_tick_(now.time_since_epoch().count()),
+      description_(std::move(description)),
       ledger_(now) {}
 
 std::chrono::system_clock::time_point JobState::ToWall(TimePoint time) const {
@@ -64,6 +64,8 @@ void JobState::RankStarted(const RankIdentity& identity, int pid, TimePoint now)
   rank.snapshot.pid = pid;
   rank.snapshot.exit_code.reset();
   rank.snapshot.memory_bytes.reset();
+  rank.snapshot.memory_held.reset();
+  rank.snapshot.memory_peak.reset();
   rank.started = now;
   rank.last_progress = now;
   rank.stepped = false;
@@ -104,6 +106,8 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
           [&](const contract::MemoryEvent& e) {
             metrics_.Memory(rank_number, e);
             if (e.kind == "used") rank.snapshot.memory_bytes = e.bytes;
+            if (e.kind == "held") rank.snapshot.memory_held = e.bytes;
+            if (e.kind == "peak") rank.snapshot.memory_peak = e.bytes;
           },
           [&](const contract::ResumedEvent& e) {
             rank.last_progress = now;
@@ -160,6 +164,20 @@ void JobState::RankExited(int rank_number, int exit_code, TimePoint) {
   it->second.snapshot.pid = 0;
 }
 
+void JobState::DeviceRead(DeviceSnapshot device) {
+  const std::lock_guard lock(mutex_);
+  metrics_.Device(device);
+  devices_[device.index] = std::move(device);
+}
+
+void JobState::WorldChanged(int world_size, int first_rank, int count) {
+  const std::lock_guard lock(mutex_);
+  description_.world_size = world_size;
+  std::erase_if(ranks_, [&](const auto& entry) {
+    return entry.first < first_rank || entry.first >= first_rank + count;
+  });
+}
+
 void JobState::Restarting(RestartReason reason, Failure failure, TimePoint now) {
   const std::lock_guard lock(mutex_);
   metrics_.Restart(reason);
@@ -208,6 +226,7 @@ JobSnapshot JobState::Snapshot(TimePoint now) const {
   snapshot.elapsed_seconds = std::chrono::duration<double>(end - started_).count();
   snapshot.ranks.reserve(ranks_.size());
   for (const auto& [number, rank] : ranks_) snapshot.ranks.push_back(rank.snapshot);
+  for (const auto& [index, device] : devices_) snapshot.devices.push_back(device);
   snapshot.progress = progress_;
   if (snapshot.progress) {
     Progress& progress = *snapshot.progress;

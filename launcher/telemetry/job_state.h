@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/contract/event.h"
+#include "launcher/telemetry/device_snapshot.h"
 #include "launcher/telemetry/hang_detector.h"
 #include "launcher/telemetry/job_metrics.h"
 #include "launcher/telemetry/progress_meter.h"
@@ -59,6 +60,8 @@ struct RankSnapshot {
   int64_t step = 0;                     // last one reported, in any generation
   double step_seconds = 0;              // of that step
   std::optional<int64_t> memory_bytes;  // of kind "used"
+  std::optional<int64_t> memory_held;   // of kind "held": what its pool has taken of the device
+  std::optional<int64_t> memory_peak;   // of kind "peak"
   std::optional<int> exit_code;         // as in Failure
 };
 
@@ -85,6 +88,7 @@ struct JobSnapshot {
   std::optional<std::chrono::system_clock::time_point> completion_time;
   double elapsed_seconds = 0;                     // since start_time, until now or the completion
   std::vector<RankSnapshot> ranks;                // of this launcher, by rank
+  std::vector<DeviceSnapshot> devices;            // GPUs of this launcher, by index
   std::optional<Progress> progress;               // empty before the first step or resumption
   std::optional<double> mean_samples_per_second;  // over all steps, their own time only
   std::optional<Failure> last_failure;
@@ -115,6 +119,12 @@ class JobState {
   // `exit_code` as a shell gives it.
   void RankExited(int rank, int exit_code, TimePoint now);
 
+  // What the driver says of a GPU that the job uses.
+  void DeviceRead(DeviceSnapshot device);
+  // From the next generation on: how many ranks there are over all launchers, and those of this one. Ranks
+  // that are no more are forgotten.
+  void WorldChanged(int world_size, int first_rank, int count);
+
   // A generation is over and another one will come. Not called when the job ends.
   void Restarting(RestartReason reason, Failure failure, TimePoint now);
   // `failure` when it did not succeed.
@@ -142,13 +152,14 @@ class JobState {
   std::chrono::system_clock::time_point ToWall(TimePoint time) const;
   std::string WhyNotReady(TimePoint now) const;
 
-  const JobDescription description_;
   JobMetrics& metrics_;
   const TimePoint started_;
   const std::chrono::system_clock::time_point started_wall_;
   std::atomic<int64_t> last_tick_;
 
   mutable std::mutex mutex_;  // guards all below
+  JobDescription description_;
+  std::map<int, DeviceSnapshot> devices_;
   JobPhase phase_ = JobPhase::kPending;
   int generation_ = 0;
   int restarts_ = 0;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::telemetry {
 
@@ -13,12 +15,24 @@ std::string_view RankPhaseName(RankPhase phase);  // "Starting", "Initializing" 
 // Empty for a word that is not a phase.
 std::optional<RankPhase> ParseRankPhase(std::string_view name);
 
-// Who a process is: its rank in the job, and its labels.
+// What a process computes on, and how much of that device's memory it may take.
+struct RankDevice {
+  std::string type = {};                  // "GPU" | "CPU"; empty: not known
+  std::vector<std::string> devices = {};  // UUIDs, "GPU:0" where there is none, "CPU:1"
+  bool shared = false;                    // others of this job are on the same GPU
+  std::string memory_policy = {};         // "Growth" …; empty on the CPU
+  std::optional<int64_t> memory_limit;    // bytes on each device
+  std::optional<double> memory_fraction;  // of each device
+  bool held_by_mps = false;
+};
+
+// Who a process is: its rank in the job, its labels, and where it is.
 struct RankIdentity {
   int rank = 0;
   std::string role = "worker";
   int replica = 0;
   int process = 0;  // index within the replica
+  RankDevice device = {};
 };
 
 }  // namespace lockstep::telemetry

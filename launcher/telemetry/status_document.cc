@@ -57,6 +57,39 @@ Json FailureJson(const Failure& failure) {
   return json;
 }
 
+Json RankDeviceJson(const RankDevice& device) {
+  Json json = {{"type", device.type}, {"devices", device.devices}};
+  if (device.shared) json["shared"] = true;
+  return json;
+}
+
+Json MemoryJson(const RankSnapshot& rank) {
+  const RankDevice& device = rank.identity.device;
+  Json json = {{"policy", device.memory_policy}};
+  if (device.memory_limit) json["limitBytes"] = *device.memory_limit;
+  if (device.memory_fraction) json["fraction"] = Format("%.4g", *device.memory_fraction);
+  if (device.held_by_mps) json["enforce"] = "MPS";
+  if (rank.memory_held) json["heldBytes"] = *rank.memory_held;
+  if (rank.memory_peak) json["peakBytes"] = *rank.memory_peak;
+  return json;
+}
+
+Json DeviceJson(const DeviceSnapshot& device) {
+  Json json = {{"index", device.index}, {"uuid", device.uuid}, {"name", device.name}};
+  if (device.memory_bytes > 0) json["memoryBytes"] = device.memory_bytes;
+  if (device.memory_used) json["memoryUsedBytes"] = *device.memory_used;
+  if (device.utilization) json["utilization"] = Format("%.2f", *device.utilization);
+  if (device.power_watts) json["powerWatts"] = Format("%.1f", *device.power_watts);
+  if (device.temperature) json["temperatureCelsius"] = Format("%.0f", *device.temperature);
+  if (device.ecc_errors) json["eccUncorrectedErrors"] = *device.ecc_errors;
+  json["throttled"] = device.throttled;
+  json["xidErrors"] = device.xid_errors;
+  if (device.last_xid != 0) json["lastXid"] = device.last_xid;
+  if (!device.trouble.empty()) json["trouble"] = device.trouble;
+  if (device.left_out) json["leftOut"] = true;
+  return json;
+}
+
 Json RankJson(const RankSnapshot& rank) {
   Json json;
   json["rank"] = rank.identity.rank;
@@ -69,6 +102,8 @@ Json RankJson(const RankSnapshot& rank) {
   json["step"] = rank.step;
   if (rank.step_seconds > 0) json["stepSeconds"] = Format("%.6g", rank.step_seconds);
   if (rank.memory_bytes) json["memoryBytes"] = *rank.memory_bytes;
+  if (!rank.identity.device.type.empty()) json["device"] = RankDeviceJson(rank.identity.device);
+  if (!rank.identity.device.memory_policy.empty()) json["memory"] = MemoryJson(rank);
   if (rank.exit_code) json["exitCode"] = *rank.exit_code;
   return json;
 }
@@ -96,6 +131,8 @@ std::string StatusDocument(const JobSnapshot& snapshot) {
   json["malformedEvents"] = snapshot.malformed_events;
   json["ranks"] = Json::array();
   for (const RankSnapshot& rank : snapshot.ranks) json["ranks"].push_back(RankJson(rank));
+  if (!snapshot.devices.empty()) json["devices"] = Json::array();
+  for (const DeviceSnapshot& device : snapshot.devices) json["devices"].push_back(DeviceJson(device));
   // What programs wrote need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "tests/paths.h"
 #include "tests/support/launcher_process.h"
 
@@ -133,6 +136,153 @@ TEST_F(RunDevicesTest, SaysWhyALostGpuIsNotUsed) {
   ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
   EXPECT_THAT(run.launcher().err(), HasSubstr("2 physical GPUs, 2 logical GPUs"));
   EXPECT_THAT(run.launcher().err(), HasSubstr("GPU 1 is left out: open: GPU is lost"));
+}
+
+TEST_F(RunDevicesTest, ShowsThePolicyAndTheGpuInItsStatusAndMetrics) {
+  JobRun run(OnGpus(ShellSpec(1,
+                              "echo '{\"event\":\"memory\",\"kind\":\"held\",\"bytes\":4096}' "
+                              ">&$LOCKSTEP_EVENTS_FD; exec sleep 1000"),
+                    {{"memory", {{"policy", "Limit"}, {"limit", "2Gi"}}}}),
+             On("one_t4"));
+  ASSERT_EQ(run.Pids().size(), 1u) << run.launcher().err();
+  nlohmann::json status;
+  EXPECT_TRUE(WaitUntil([&] {
+    status = run.Status();
+    return status.is_object() && status["ranks"][0]["memory"].contains("heldBytes") &&
+           status["devices"][0].contains("powerWatts");
+  })) << status.dump();
+  const nlohmann::json rank = status["ranks"][0];
+  EXPECT_EQ(rank["device"]["type"], "GPU");
+  EXPECT_EQ(rank["device"]["devices"][0], kT4);
+  EXPECT_EQ(rank["memory"]["policy"], "Limit");
+  EXPECT_EQ(rank["memory"]["limitBytes"], 2147483648);
+  EXPECT_EQ(rank["memory"]["heldBytes"], 4096);
+  const nlohmann::json device = status["devices"][0];
+  EXPECT_EQ(device["uuid"], kT4);
+  EXPECT_EQ(device["powerWatts"], "68.2");
+  EXPECT_EQ(device["throttled"], nlohmann::json({"PowerCap", "ThermalSoftware"}));
+  const std::string metrics = run.Get("/metrics");
+  for (const char* line :
+       {"lockstep_device_memory_bytes{kind=\"limit\",process=\"0\",replica=\"0\",role=\"worker\"} 2147483648",
+        "lockstep_device_memory_bytes{kind=\"held\",process=\"0\",replica=\"0\",role=\"worker\"} 4096",
+        "lockstep_device_memory_bytes{device=\"0\",kind=\"device_used\"} 1048576",
+        "lockstep_device_utilization_ratio{device=\"0\"} 0.37",
+        "lockstep_device_temperature_celsius{device=\"0\"} 54",
+        "lockstep_device_throttled{device=\"0\",reason=\"PowerCap\"} 1",
+        "lockstep_device_throttled{device=\"0\",reason=\"PowerBrake\"} 0",
+        "lockstep_device_xid_errors_total{device=\"0\"} 0"}) {
+    EXPECT_THAT(metrics, HasSubstr(line));
+  }
+}
+
+TEST_F(RunDevicesTest, GoesOnWithoutAGpuThatFailed) {
+  JobRun::Options options = On("eight_h100");
+  options.environment.emplace_back("FAKE_NVML_EVENTS", folder_.File("events"));
+  const std::string script =
+      "echo generation $LOCKSTEP_GENERATION of $WORLD_SIZE on $LOCKSTEP_DEVICE_UUID;"
+      "if [ $LOCKSTEP_GENERATION = 0 ] && [ $RANK = 2 ]; then echo '2 xid 79' >> " +
+      folder_.File("events") + "; kill -ABRT $$; fi; [ $LOCKSTEP_GENERATION = 1 ] || exec sleep 1000";
+  JobRun run(OnGpus(ShellSpec(1, script)), options);
+  EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
+  const std::string err = run.launcher().err();
+  EXPECT_THAT(err, HasSubstr("its device: GPU 2 (GPU-22222222-4e2c-5a1b-9d3f-0123456789ab): "
+                             "Xid 79 (GPU has fallen off the bus)\n"));
+  EXPECT_THAT(err, HasSubstr("the job goes on with 7 processes instead of 8"));
+  EXPECT_THAT(run.Log(2), HasSubstr("generation 1 of 7 on GPU-33333333"));
+}
+
+TEST_F(RunDevicesTest, FailsAndNamesTheGpuWhereTheProcessesAreCounted) {
+  JobRun::Options options = On("eight_h100");
+  options.environment.emplace_back("FAKE_NVML_EVENTS", folder_.File("events"));
+  nlohmann::json spec = OnGpus(ShellSpec(
+      1, "[ $RANK = 0 ] || exec sleep 1000; echo '0 xid 48' >> " + folder_.File("events") + "; exit 9"));
+  spec["processesPerReplica"] = 8;
+  JobRun run(spec, options);
+  EXPECT_EQ(run.Wait(), 13) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(),
+              HasSubstr("GPU 0 failed: Xid 48 (double bit ECC error); the job does not go on"));
+  EXPECT_THAT(run.launcher().err(), HasSubstr("spec.processesPerReplica: 8 processes for"));
+}
+
+TEST_F(RunDevicesTest, KeepsAGpuWhoseProcessErred) {
+  JobRun::Options options = On("one_t4");
+  options.environment.emplace_back("FAKE_NVML_EVENTS", folder_.File("events"));
+  JobRun run(OnGpus(ShellSpec(1, "[ $LOCKSTEP_GENERATION = 1 ] && exit 0; echo '0 xid 31' >> " +
+                                     folder_.File("events") + "; exit 9")),
+             options);
+  EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(), HasSubstr("Xid 31 (GPU memory page fault)"));
+}
+
+// A control daemon that does what NVIDIA's documentation says of it: -d goes into the background, and "quit"
+// on standard input ends it.
+constexpr char kFakeMps[] = R"(#!/bin/sh
+log=$FAKE_MPS_LOG
+pipe=$CUDA_MPS_PIPE_DIRECTORY
+if [ "$1" = -d ]; then
+  [ -z "$FAKE_MPS_FAILS" ] || { echo "no device to serve" >&2; exit 1; }
+  mkfifo "$pipe/control"
+  (trap '' HUP; read line < "$pipe/control"; echo "ended by $line" >> "$log"; rm "$pipe/control") > /dev/null 2>&1 &
+  echo "started on $CUDA_VISIBLE_DEVICES" >> "$log"
+else
+  read line
+  echo "$line" > "$pipe/control"
+  while [ -e "$pipe/control" ]; do sleep 0.01; done
+fi
+)";
+
+class RunMpsTest : public RunDevicesTest {
+ protected:
+  void SetUp() override {
+    const std::filesystem::path program = folder_.Write("nvidia-cuda-mps-control", kFakeMps);
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  }
+  JobRun::Options WithMps() const {
+    JobRun::Options options = On("one_t4");
+    options.environment.emplace_back("PATH", folder_.path().string() + ":" + std::getenv("PATH"));
+    options.environment.emplace_back("FAKE_MPS_LOG", folder_.File("mps.log"));
+    return options;
+  }
+  std::string MpsLog() const { return ReadText(folder_.File("mps.log")); }
+  nlohmann::json Spec(const std::string& script) const {
+    return OnGpus(ShellSpec(1, script),
+                  {{"memory", {{"policy", "Limit"}, {"limit", "1Gi"}, {"enforce", "MPS"}}},
+                   {"virtual", {{"perDevice", 2}}}});
+  }
+};
+
+TEST_F(RunMpsTest, StartsADaemonOfItsOwnAndStopsIt) {
+  JobRun run(Spec("test -p $CUDA_MPS_PIPE_DIRECTORY/control && echo $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT at "
+                  "$CUDA_MPS_PIPE_DIRECTORY"),
+             WithMps());
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_EQ(MpsLog(), std::string("started on ") + kT4 + "\nended by quit\n");
+  EXPECT_THAT(run.Log(1), HasSubstr("0=1024M at /"));
+  const std::string log = run.Log(1);
+  const std::string folder = log.substr(log.find(" at ") + 4, log.rfind('\n') - log.find(" at ") - 4);
+  EXPECT_FALSE(std::filesystem::exists(folder)) << folder;
+}
+
+TEST_F(RunMpsTest, StartsANewOneForTheNextGeneration) {
+  JobRun run(Spec("[ $LOCKSTEP_GENERATION = 1 ] || exit 9"), WithMps());
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  const std::string once = std::string("started on ") + kT4 + "\nended by quit\n";
+  EXPECT_EQ(MpsLog(), once + once);
+}
+
+TEST_F(RunMpsTest, SaysWhyThereIsNone) {
+  JobRun::Options failing = WithMps();
+  failing.environment.emplace_back("FAKE_MPS_FAILS", "1");
+  JobRun failed(Spec("echo ran"), failing);
+  EXPECT_EQ(failed.Wait(), 2);
+  EXPECT_THAT(failed.launcher().err(),
+              HasSubstr("nvidia-cuda-mps-control -d: exit code 1: no device to serve"));
+
+  JobRun absent(Spec("echo ran"), On("one_t4"));
+  EXPECT_EQ(absent.Wait(), 2);
+  EXPECT_THAT(
+      absent.launcher().err(),
+      HasSubstr("spec.devices.memory.enforce: MPS needs nvidia-cuda-mps-control, which is not in the PATH"));
 }
 
 TEST_F(RunDevicesTest, RefusesNcclOnTheCpuBeforeAnythingStarts) {

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "common/contract/environment.h"
+#include "common/contract/exit_codes.h"
+#include "common/inherited_environment.h"
+#include "launcher/job/launcher.h"
+#include "launcher/job/machine.h"
+#include "launcher/job/translate.h"
+#include "launcher/placement/discover.h"
+#include "launcher/spec/json.h"
+#include "launcher/spec/validate.h"
+
+// The part of a Launcher that has to do with the machine's devices.
+namespace lockstep::job {
+
+Status Launcher::Assign() {
+  inherited_ = InheritedEnvironment();
+  devices_ = RequestDevices(options_.job, kRole, inherited_);
+  auto assignment = placement::AssignDevices(options_.job, devices_);
+  LOCKSTEP_RETURN_IF_ERROR(assignment.status());
+  assignment_ = std::move(*assignment);
+  job_ = placement::Resolved(options_.job, assignment_);
+  return CheckBatch();
+}
+
+Status Launcher::ClaimDevices() {
+  const std::vector<ledger::Use> uses = ledger::UsesOf(assignment_, devices_.inventory);
+  if (uses.empty()) return {};
+  const auto given = inherited_.find(contract::kDeviceLedger);
+  const auto folder = ledger::DeviceLedger::FolderFor(given == inherited_.end() ? "" : given->second);
+  if (folder.status().code() == StatusCode::kNotFound && given == inherited_.end()) {
+    assignment_.notices.push_back(folder.status().message() + "; other jobs do not see what this one takes");
+    return {};
+  }
+  LOCKSTEP_RETURN_IF_ERROR(folder.status());
+  std::vector<std::string> overruled;
+  auto claims = ledger::DeviceLedger::Acquire({.folder = *folder,
+                                               .job = options_.job.name,
+                                               .namespace_name = options_.job.namespace_name,
+                                               .force = options_.force},
+                                              uses, overruled);
+  if (!claims.ok()) {
+    const Status& why = claims.status();
+    return {why.code(), why.message() + "; wait for it, take less (devices.memory), or run with --force"};
+  }
+  claims_ = std::move(*claims);
+  for (const std::string& each : overruled)
+    assignment_.notices.push_back(each + "; started all the same (--force)");
+  return {};
+}
+
+Status Launcher::CheckBatch() const {
+  if (!options_.job.trainer) return {};
+  return spec::CheckBatchDivides(
+      options_.job.trainer->batch_size,
+      static_cast<int64_t>(assignment_.processes.size()) * WorkerOf(options_.job).replicas);
+}
+
+Status Launcher::WatchGpus() {
+  std::set<std::string> devices;
+  for (const placement::ProcessDevices& process : assignment_.processes) {
+    if (process.type == spec::DeviceType::kGpu)
+      devices.insert(process.devices.begin(), process.devices.end());
+  }
+  if (devices.empty()) return {};
+  auto health = GpuHealth::Start(
+      *loop_, *state_,
+      {.nvml_library = placement::DiscoverOptionsFrom(inherited_, /*gpus=*/true).nvml_library,
+       .inventory = devices_.inventory,
+       .devices = {devices.begin(), devices.end()},
+       .say = [this](const std::string& line) { SayAlways(line); }});
+  LOCKSTEP_RETURN_IF_ERROR(health.status());
+  gpu_health_ = std::move(*health);
+  return {};
+}
+
+Status Launcher::StartMps(placement::GenerationFacts& facts) {
+  std::set<std::string> devices;
+  bool asked = false;
+  for (const placement::ProcessDevices& process : assignment_.processes) {
+    asked = asked || process.memory.mps;
+    devices.insert(process.visible.begin(), process.visible.end());
+  }
+  if (!asked) return {};
+  auto daemon = MpsDaemon::Start({.program = FindProgram(kMpsControl, inherited_),
+                                  .run_folder = folder_->path(),
+                                  .devices = {devices.begin(), devices.end()},
+                                  .environment = inherited_});
+  LOCKSTEP_RETURN_IF_ERROR(daemon.status());
+  mps_ = std::move(*daemon);
+  facts.mps_pipe_directory = mps_->pipe_directory();
+  facts.mps_log_directory = mps_->log_directory();
+  return {};
+}
+
+std::string Launcher::TroubleOf(int local_rank) const {
+  const auto index = static_cast<size_t>(local_rank);
+  if (!gpu_health_ || index >= assignment_.processes.size()) return "";
+  return gpu_health_->TroubleOf(assignment_.processes[index].devices);
+}
+
+void Launcher::ReportAwaited() {
+  for (process::ExitReport& report : std::exchange(awaited_, {})) {
+    report.device_trouble = TroubleOf(report.local_rank);
+    const auto index = static_cast<size_t>(report.local_rank);
+    const bool device_failed = gpu_health_->Failed(assignment_.processes[index].devices);
+    membership_->ReportFailure(FailureOf(report, hang_, device_failed));
+  }
+  if (const auto reports = std::exchange(awaiting_stopped_, std::nullopt)) OnAllStopped(*reports);
+}
+
+void Launcher::LeaveOutFailedGpus() {
+  if (!gpu_health_) return;
+  const std::map<int, std::string> failed = gpu_health_->TakeFailed();
+  if (failed.empty()) return;
+  std::string names;
+  for (const auto& [index, why] : failed) {
+    names += (names.empty() ? "GPU " : ", GPU ") + std::to_string(index) + " failed: " + why;
+    devices_.left_out[index] = why;
+  }
+  const size_t before = assignment_.processes.size();
+  placement::DeviceAssignment old = std::move(assignment_);
+  auto again = placement::AssignDevices(options_.job, devices_);
+  Status status = again.status();
+  if (status.ok()) {
+    assignment_ = std::move(*again);
+    status = CheckBatch();
+    if (assignment_.type != spec::DeviceType::kGpu && !WorkerOf(options_.job).devices.soft_placement) {
+      status = FailedPrecondition("no GPU is left");
+    }
+  }
+  if (!status.ok()) {
+    assignment_ = std::move(old);
+    cannot_go_on_ = names + "; the job does not go on without it: " + status.message();
+    return;
+  }
+  job_ = placement::Resolved(options_.job, assignment_);
+  if (const Status written = WriteFile(folder_->manifest_file(), spec::ToJson(job_) + "\n"); !written.ok()) {
+    cannot_go_on_ = written.message();
+    return;
+  }
+  const size_t now = assignment_.processes.size();
+  SayAlways(names + "; the job goes on with " + std::to_string(now) +
+            (now == before ? " processes as before" : " processes instead of " + std::to_string(before)));
+  if (now != before) membership_->ReportReady(static_cast<int>(now));
+}
+
+void Launcher::ReportStopped() {
+  LeaveOutFailedGpus();
+  membership_->ReportStopped(exit_code_);
+  if (cannot_go_on_.empty()) return;
+  // Replica 0 answers when it is asked what becomes of the job (OnFailureReported).
+  if (options_.replica != 0) membership_->RequestStop(cannot_go_on_, contract::kExitDeviceLost);
+}
+
+}  // namespace lockstep::job
