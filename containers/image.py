@@ -36,12 +36,18 @@ def libraries(program: pathlib.Path) -> list:
     return [pathlib.Path(path) for path in re.findall(r"(/\S+) \(0x", listing)]
 
 
-def package_of(library: pathlib.Path) -> str | None:
-    for path in (library, library.resolve(), pathlib.Path("/usr" + str(library))):
-        found = subprocess.run(["dpkg-query", "-S", str(path)], capture_output=True, text=True)
-        if found.returncode == 0:
-            return found.stdout.split(": ")[0].split(",")[0]
-    return None
+def packages_of(files: set) -> dict:
+    """The Debian package of each of `files`. They lie in /usr/lib or, as far as Debian's list knows, in /lib."""
+    places = {place: file for file in files for place in (str(file), str(file.resolve()), f"/usr{file}")}
+    listing = subprocess.run(["dpkg-query", "-S", *sorted(places)], capture_output=True, text=True, check=False).stdout
+    owners = {}
+    for line in listing.splitlines():
+        package, _, place = line.partition(": ")
+        owners[places[place]] = package.split(",")[0]
+    missing = sorted(str(file) for file in files if file not in owners)
+    if missing:
+        raise SystemExit(f"image.py: of no Debian package: {', '.join(missing)}")
+    return owners
 
 
 def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list) -> None:
@@ -49,6 +55,8 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list) -> No
     for folder in ("usr/bin", MULTIARCH, "usr/lib64", "etc", "tmp", "var/lib/dpkg/status.d", "home/lockstep"):
         (out / folder).mkdir(parents=True)
     (out / "tmp").chmod(0o1777)
+    if os.geteuid() == 0:
+        os.chown(out / "home/lockstep", USER, USER)
     (out / "lib").symlink_to("usr/lib")
     (out / "lib64").symlink_to("usr/lib64")
     (out / "bin").symlink_to("usr/bin")
@@ -62,16 +70,12 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list) -> No
         subprocess.run(["strip", "--strip-unneeded", "-o", str(out / "usr/bin" / name), str(binaries / name)], check=True)
         (out / "usr/bin" / name).chmod(0o755)
         needed.update(libraries(binaries / name))
-    packages = set()
+    owners = packages_of(needed)
     for library in sorted(needed):
         target = out / ("usr/lib64" if "ld-linux" in library.name else MULTIARCH) / library.name
         shutil.copyfile(library.resolve(), target)
         target.chmod(0o755)
-        package = package_of(library)
-        if package is None:
-            raise SystemExit(f"image.py: {library} is of no Debian package")
-        packages.add(package)
-    for package in sorted(packages):
+    for package in sorted(set(owners.values())):
         name = package.split(":")[0]
         (out / "var/lib/dpkg/status.d" / name).write_bytes(
             subprocess.run(["dpkg-query", "-s", package], check=True, capture_output=True).stdout)

@@ -27,6 +27,7 @@ PROGRAMS = {
     "kube-scheduler": ("kubernetes", KUBERNETES, KUBERNETES + "/cmd/kube-scheduler"),
     "kubelet": ("kubernetes", KUBERNETES, KUBERNETES + "/cmd/kubelet"),
     "kubectl": ("kubernetes", KUBERNETES, KUBERNETES + "/cmd/kubectl"),
+    "kubeconform": ("kubeconform", "github.com/yannh/kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "coredns": ("coredns", "github.com/coredns/coredns", "."),
 }
 

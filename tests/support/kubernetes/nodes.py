@@ -140,7 +140,7 @@ class Nodes:
             if other != index:
                 ip("-n", name, "route", "add", network.pods(other), "via", network.node(other))
         ip("route", "add", network.pods(index), "via", network.node(index))
-        subprocess.run(["nsenter", f"--net=/run/netns/{name}", "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"], check=True)
+        subprocess.run(["nsenter", f"--net=/run/netns/{name}", "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"], check=True)
 
     def _install(self, index: int) -> None:
         folder, network, authority = self._of(index), self._network, self.plane.authority
