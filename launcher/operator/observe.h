@@ -1,0 +1,120 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/operator/job_status.h"
+
+// What the operator keeps of the API's objects: the fields that the planner decides by, and no others. All
+// functions are pure and take whatever is there.
+namespace lockstep::op {
+
+struct ObservedJob {
+  std::string space;
+  std::string name;
+  std::string uid;
+  std::string resource_version;
+  int64_t generation = 0;
+  Time created{};
+  bool deleting = false;
+  std::string queue;           // Kueue's; empty: none
+  std::string priority_class;  // Kueue's
+  std::string spec;            // JSON, as it is
+  JobStatus status;
+};
+
+// A batch/v1 Job that a TrainingJob owns.
+struct ChildJob {
+  std::string name;
+  std::string uid;
+  std::string role;
+  int attempt = 0;
+  int restarts_before = 0;  // kRestartsAnnotation
+  bool deleting = false;
+  bool suspended = false;
+  Time created{};
+  std::optional<Time> started;  // since it was last not suspended
+  int active = 0;
+  int ready = 0;
+  int succeeded = 0;
+  int failed = 0;
+  bool complete = false;
+  bool failing = false;  // FailureTarget or Failed: it will not be anything else
+  Time failed_at{};
+  std::string failure_reason;
+  std::string failure_message;
+
+  bool over() const { return complete || failing; }
+};
+
+enum class PodPhase { kPending, kRunning, kSucceeded, kFailed };
+
+struct ChildPod {
+  std::string name;
+  std::string uid;
+  std::string job_uid;  // of the batch/v1 Job
+  int attempt = 0;
+  int index = 0;
+  PodPhase phase = PodPhase::kPending;
+  bool scheduled = false;
+  std::string unschedulable;      // why not, in the scheduler's words
+  std::optional<Time> delete_by;  // it is being deleted, and should be gone by then
+  bool disrupted = false;         // drained, preempted, evicted: not the job's fault
+  std::string address;            // IP; empty: none yet
+  std::string waiting;            // why the container does not start ("ImagePullBackOff"); empty: it does
+  std::string waiting_message;
+  std::optional<int> exit_code;  // of the container
+  std::string exit_reason;       // "OOMKilled", "Error"
+  std::string exit_message;      // what the agent left behind, see ReadVerdict
+
+  bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
+};
+
+struct ChildService {
+  std::string name;
+  std::string uid;
+};
+
+// What replica 0's agent says of itself (/status).
+struct AgentReport {
+  std::string pod_uid;  // of the pod that was asked
+  int restarts = 0;     // in place, in this attempt
+  bool restarting = false;
+  std::optional<JobProgress> progress;
+  std::optional<LastFailure> last_failure;
+};
+
+// How an agent ended, as it leaves it in its pod's termination message.
+struct Verdict {
+  int exit_code = 0;
+  std::string reason;
+  std::string message;
+  int replica = 0;
+  std::optional<int> process;
+};
+
+struct Observed {
+  ObservedJob job;
+  std::vector<ChildJob> jobs;  // all that the job's uid owns, of any attempt
+  std::vector<ChildService> services;
+  std::vector<ChildPod> pods;
+  std::optional<AgentReport> report;
+  // An object of a name that we need belongs to somebody else; for people. Empty: none.
+  std::string name_taken;
+  std::optional<Time> last_progress_write;  // by this operator
+};
+
+ObservedJob ReadTrainingJob(const nlohmann::json& object);
+ChildJob ReadChildJob(const nlohmann::json& object);
+ChildPod ReadChildPod(const nlohmann::json& object);
+// `text` is the body of /status; empty when it is none.
+std::optional<AgentReport> ReadAgentReport(const std::string& text);
+std::optional<Verdict> ReadVerdict(const std::string& termination_message);
+std::string VerdictText(const Verdict& verdict);
+
+// The uid of the controller that owns the object; empty: none. `kind`: "TrainingJob".
+std::string OwnerUid(const nlohmann::json& object, std::string_view kind);
+
+}  // namespace lockstep::op

@@ -1,0 +1,583 @@
+#include "launcher/operator/planner.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "launcher/operator/names.h"
+
+namespace lockstep::op {
+
+namespace {
+
+using std::chrono::seconds;
+
+// One call of MakePlan.
+class Planner {
+ public:
+  Planner(const Observed& observed, const Manifest& manifest, const Settings& settings, Time now)
+      : observed_(observed),
+        manifest_(manifest),
+        settings_(settings),
+        now_(now),
+        old_(observed.job.status),
+        next_(observed.job.status) {
+    next_.observed_generation = observed.job.generation;
+  }
+
+  Plan Make();
+
+ private:
+  // Each returns true when it has decided everything.
+  bool CleanUpFinished();
+  bool Refuse();
+  bool Deadline();
+  bool Suspend();
+  bool StartAttempt();
+  bool ChildrenGone();
+  bool Ended();
+  bool LostPods();
+  bool ScheduleTimeout();
+  void Report();
+
+  void FinishJob(bool succeeded, std::string reason, std::string message);
+  void NewAttempt(bool counts, std::string reason, std::string message);
+  bool MayRestart() const { return next_.restarts < job().run_policy.max_restarts; }
+  void Stop(const ChildJob& child);
+  void DropChildren(const std::function<bool(const ChildJob&)>& which);
+  void CountPods();
+  void TakeProgress();
+  void TakeFailure(const ChildPod& pod);
+  Phase PhaseOfPods();
+  void Conditions(Phase phase);
+  void LookAt(Time time);
+  void Tell(bool warning, std::string reason, std::string message) {
+    plan_.events.push_back({warning, std::move(reason), std::move(message)});
+  }
+  Plan Done();
+
+  const spec::TrainingJob& job() const { return *manifest_.job; }
+  bool queued() const { return !observed_.job.queue.empty(); }
+  bool current(const ChildJob& child) const { return child.attempt == next_.attempt && !child.deleting; }
+  const ChildJob* ChildOf(const std::string& role) const;
+  const ChildJob* AnyChild() const;
+  std::vector<const ChildPod*> CurrentPods() const;
+  // The pods of an attempt that is over are still there, and may be for a while.
+  std::optional<Time> OldPodsUntil() const;
+  bool BeganThisAttempt() const;
+
+  const Observed& observed_;
+  const Manifest& manifest_;
+  const Settings& settings_;
+  const Time now_;
+  const JobStatus& old_;
+  JobStatus next_;
+  bool progress_only_ = false;
+  Plan plan_;
+};
+
+const ChildJob* Planner::ChildOf(const std::string& role) const {
+  for (const ChildJob& child : observed_.jobs) {
+    if (child.role == role && current(child)) return &child;
+  }
+  return nullptr;
+}
+
+const ChildJob* Planner::AnyChild() const {
+  for (const ChildJob& child : observed_.jobs) {
+    if (current(child)) return &child;
+  }
+  return nullptr;
+}
+
+std::vector<const ChildPod*> Planner::CurrentPods() const {
+  std::vector<const ChildPod*> pods;
+  for (const ChildPod& pod : observed_.pods) {
+    if (pod.attempt == next_.attempt) pods.push_back(&pod);
+  }
+  return pods;
+}
+
+std::optional<Time> Planner::OldPodsUntil() const {
+  std::optional<Time> until;
+  for (const ChildPod& pod : observed_.pods) {
+    if (pod.attempt == next_.attempt || pod.ended()) continue;
+    // Not yet being deleted: its Job is gone, and the garbage collector comes.
+    const Time limit = pod.delete_by.value_or(now_) + settings_.terminating_timeout;
+    if (limit > now_) until = std::max(until.value_or(limit), limit);
+  }
+  return until;
+}
+
+// Scheduled has one of these reasons until the attempt's children are seen, and then never again.
+bool Planner::BeganThisAttempt() const {
+  const Condition* scheduled = old_.Find(kScheduled);
+  if (scheduled == nullptr) return false;
+  for (const char* reason : {"NewAttempt", "ScheduleTimeout", "NameTaken", "SuspendedBySpec"}) {
+    if (scheduled->reason == reason) return false;
+  }
+  return true;
+}
+
+void Planner::LookAt(Time time) {
+  const seconds in = std::max(time - now_, seconds(1));
+  plan_.look_again = std::min(plan_.look_again.value_or(in), in);
+}
+
+void Planner::FinishJob(bool succeeded, std::string reason, std::string message) {
+  next_.phase = succeeded ? Phase::kSucceeded : Phase::kFailed;
+  next_.completion_time = now_;
+  if (next_.Find(kRunning) != nullptr) next_.Set(kRunning, false, reason, message, now_);
+  if (next_.Is(kRestarting)) next_.Set(kRestarting, false, reason, "", now_);
+  if (next_.progress && succeeded && next_.progress->total_steps) next_.progress->remaining_seconds = 0;
+  Tell(!succeeded, reason, message);
+  next_.Set(succeeded ? kComplete : kFailed, true, std::move(reason), std::move(message), now_);
+}
+
+void Planner::NewAttempt(bool counts, std::string reason, std::string message) {
+  next_.attempt += 1;
+  if (counts) next_.restarts += 1;
+  next_.phase = Phase::kRestarting;
+  next_.replicas.active = next_.replicas.ready = 0;
+  const std::string scheduled = reason == "ScheduleTimeout" ? reason : "NewAttempt";
+  next_.Set(kScheduled, false, scheduled, message, now_);
+  for (Condition& condition : next_.conditions) {
+    // The wait after a schedule timeout counts from here, whatever it was before.
+    if (condition.type == kScheduled) condition.last_transition = now_;
+  }
+  if (next_.Find(kRunning) != nullptr) next_.Set(kRunning, false, reason, message, now_);
+  next_.Set(kRestarting, true, reason, message, now_);
+  Tell(true, std::move(reason), message + "; attempt " + std::to_string(next_.attempt) + " begins");
+}
+
+void Planner::Stop(const ChildJob& child) {
+  // Kueue alone says whether a Job of its queues is suspended.
+  if (queued()) {
+    plan_.actions.push_back(DeleteJob{child.name, child.uid});
+  } else if (!child.suspended) {
+    plan_.actions.push_back(SuspendJob{child.name, child.uid, true});
+  }
+}
+
+void Planner::DropChildren(const std::function<bool(const ChildJob&)>& which) {
+  for (const ChildJob& child : observed_.jobs) {
+    if (!child.deleting && which(child)) plan_.actions.push_back(DeleteJob{child.name, child.uid});
+  }
+}
+
+Plan Planner::Done() {
+  bool changed = next_ != old_;
+  if (changed && progress_only_ && observed_.last_progress_write) {
+    const Time allowed = *observed_.last_progress_write + settings_.progress_interval;
+    if (allowed > now_) {
+      changed = false;
+      LookAt(allowed);
+    }
+  }
+  if (changed) plan_.status = std::move(next_);
+  return std::move(plan_);
+}
+
+Plan Planner::Make() {
+  if (observed_.job.deleting) return {};  // the garbage collector takes the children along
+  if (CleanUpFinished()) return Done();
+  if (Refuse() || Deadline() || Suspend() || ChildrenGone() || Ended() || LostPods() || ScheduleTimeout()) {
+    return Done();
+  }
+  DropChildren([this](const ChildJob& child) { return child.attempt != next_.attempt; });
+  if (StartAttempt()) return Done();
+  Report();
+  return Done();
+}
+
+// What is finished stays so, whatever becomes of its children.
+bool Planner::CleanUpFinished() {
+  if (!old_.finished()) return false;
+  next_ = old_;
+  const spec::RunPolicy policy = manifest_.job ? manifest_.job->run_policy : spec::RunPolicy();
+  if (policy.ttl_after_finished) {
+    const Time due = old_.completion_time.value_or(now_) + *policy.ttl_after_finished;
+    if (due <= now_) {
+      plan_.actions.push_back(DeleteTrainingJob{});
+      return true;
+    }
+    LookAt(due);
+  }
+  for (const ChildJob& child : observed_.jobs) {
+    if (child.deleting) continue;
+    const bool old = child.attempt != next_.attempt;
+    if (policy.clean_pod_policy == spec::CleanPodPolicy::kAll || (old && !child.over())) {
+      plan_.actions.push_back(DeleteJob{child.name, child.uid});
+    } else if (!child.over()) {
+      Stop(child);  // its pods end; those that have ended stay, with their logs
+    }
+  }
+  return true;
+}
+
+bool Planner::Refuse() {
+  if (manifest_.job) return false;
+  FinishJob(false, manifest_.reason, manifest_.invalid);
+  return true;
+}
+
+bool Planner::Deadline() {
+  const auto& deadline = job().run_policy.active_deadline;
+  if (!deadline || !old_.start_time || job().suspend) return false;
+  const Time due = *old_.start_time + *deadline;
+  if (due > now_) {
+    LookAt(due);
+    return false;
+  }
+  const ChildJob* child = AnyChild();
+  if (child != nullptr && child->complete) return false;
+  FinishJob(false, "DeadlineExceeded",
+            "runPolicy.activeDeadlineSeconds (" + std::to_string(deadline->count()) + ") are over");
+  return true;
+}
+
+// Of jobs without a queue this is the child's field of the same name.
+bool Planner::Suspend() {
+  if (!job().suspend) return false;
+  bool over = false;
+  for (const ChildJob& child : observed_.jobs) over = over || (current(child) && child.over());
+  if (over) return false;  // too late
+  bool had_queued = false;
+  for (const ChildJob& child : observed_.jobs) {
+    if (child.deleting) continue;
+    had_queued = had_queued || (queued() && current(child));
+    if (child.attempt == next_.attempt && !queued()) Stop(child);
+    if (child.attempt != next_.attempt) plan_.actions.push_back(DeleteJob{child.name, child.uid});
+  }
+  // A queued child gives its quota back by going away; its name is never used again.
+  if (had_queued) next_.attempt += 1;
+  if (!old_.Is(kSuspended)) Tell(false, "Suspended", "spec.suspend is set; the pods are given up");
+  next_.phase = Phase::kSuspended;
+  next_.start_time.reset();
+  next_.replicas = {};
+  for (const spec::Role& role : job().roles) next_.replicas.desired += role.replicas;
+  next_.Set(kSuspended, true, "SuspendedBySpec", "spec.suspend is set", now_);
+  if (next_.Find(kRunning) != nullptr)
+    next_.Set(kRunning, false, "SuspendedBySpec", "spec.suspend is set", now_);
+  if (next_.Find(kScheduled) != nullptr) {
+    next_.Set(kScheduled, false, "SuspendedBySpec", "spec.suspend is set", now_);
+  }
+  if (next_.Is(kRestarting)) next_.Set(kRestarting, false, "SuspendedBySpec", "", now_);
+  return true;
+}
+
+// Its children were seen in this attempt, and somebody deleted one.
+bool Planner::ChildrenGone() {
+  if (!BeganThisAttempt()) return false;
+  for (const spec::Role& role : job().roles) {
+    if (ChildOf(role.name) != nullptr) continue;
+    const std::string message =
+        "the Job " + ChildJobName(observed_.job.name, role.name, next_.attempt) + " was deleted";
+    MayRestart() ? NewAttempt(true, "JobDeleted", message) : FinishJob(false, "JobDeleted", message);
+    return true;
+  }
+  return false;
+}
+
+void Planner::TakeFailure(const ChildPod& pod) {
+  LastFailure failure{.replica = pod.index, .exit_code = pod.exit_code, .reason = pod.exit_reason};
+  if (const auto verdict = ReadVerdict(pod.exit_message)) {
+    failure = {.replica = verdict->replica,
+               .process = verdict->process,
+               .exit_code = verdict->exit_code,
+               .reason = verdict->reason,
+               .message = verdict->message};
+  } else {
+    failure.message = "the pod " + pod.name + " failed";
+    if (!pod.exit_reason.empty()) failure.message += ": " + pod.exit_reason;
+  }
+  next_.last_failure = std::move(failure);
+}
+
+bool Planner::Ended() {
+  int complete = 0;
+  for (const spec::Role& role : job().roles) {
+    const ChildJob* child = ChildOf(role.name);
+    if (child == nullptr) return false;
+    complete += child->complete ? 1 : 0;
+    if (!child->failing) continue;
+    // What the agents agreed on is the job's end; that its last pod was lost is not.
+    bool decided = false;
+    for (const ChildPod* pod : CurrentPods()) {
+      if (pod->phase != PodPhase::kFailed) continue;
+      const bool verdict = ReadVerdict(pod->exit_message).has_value();
+      if (!decided) TakeFailure(*pod);
+      decided = decided || verdict;
+    }
+    CountPods();
+    // The news of the pod comes another way than that of its Job, and may come later.
+    if (!decided && child->failure_reason == "PodFailurePolicy" && child->failed_at + seconds(5) > now_) {
+      LookAt(child->failed_at + seconds(5));
+      return true;
+    }
+    if (!decided && child->failure_reason == "BackoffLimitExceeded" && MayRestart()) {
+      NewAttempt(true, "PodsLost", "too many pods of " + child->name + " were lost");
+      return true;
+    }
+    const std::string why = decided ? next_.last_failure->message : child->failure_message;
+    FinishJob(false, decided ? "JobFailed" : child->failure_reason, why);
+    return true;
+  }
+  if (complete < static_cast<int>(job().roles.size())) return false;
+  CountPods();
+  TakeProgress();
+  FinishJob(true, "JobSucceeded", "all replicas have ended well");
+  return true;
+}
+
+// The Job controller would replace a lost pod only later and later, and one on a dead node never.
+bool Planner::LostPods() {
+  std::string reason;
+  std::string message;
+  for (const spec::Role& role : job().roles) {
+    const ChildJob* child = ChildOf(role.name);
+    if (child == nullptr || child->suspended) continue;
+    if (child->failed >= settings_.losses_per_attempt) {
+      reason = "PodsLost";
+      message = std::to_string(child->failed) + " pods of " + child->name + " were lost";
+    }
+  }
+  for (const ChildPod* pod : CurrentPods()) {
+    if (!pod->delete_by || pod->ended()) continue;
+    const Time limit = *pod->delete_by + settings_.terminating_timeout;
+    if (limit > now_) {
+      LookAt(limit);
+    } else if (reason.empty()) {
+      reason = "PodStuck";
+      message = "the pod " + pod->name + " does not end; its node may be lost";
+    }
+  }
+  if (reason.empty() || !MayRestart()) return false;
+  for (const ChildPod* pod : CurrentPods()) {
+    if (pod->phase == PodPhase::kFailed && !pod->disrupted) TakeFailure(*pod);
+  }
+  NewAttempt(true, reason, message);
+  return true;
+}
+
+// Part of the pods hold what another job's part waits for.
+bool Planner::ScheduleTimeout() {
+  const auto& timeout = job().run_policy.schedule_timeout;
+  if (!timeout) return false;
+  const ChildJob* child = AnyChild();
+  if (child == nullptr || child->suspended) return false;
+  int scheduled = 0;
+  int waiting = 0;
+  std::string why;
+  for (const ChildPod* pod : CurrentPods()) {
+    if (pod->ended()) continue;
+    pod->scheduled ? ++scheduled : ++waiting;
+    if (!pod->unschedulable.empty()) why = pod->unschedulable;
+  }
+  if (waiting == 0 || scheduled == 0) return false;
+  // Since when: a job that ran and lost a node has the timeout from then on.
+  Time since = child->started.value_or(child->created);
+  if (const Condition* condition = old_.Find(kScheduled); condition != nullptr && !condition->status) {
+    since = std::max(since, condition->last_transition);
+  } else if (old_.Is(kScheduled)) {
+    since = now_;
+  }
+  if (since + *timeout > now_) {
+    LookAt(since + *timeout);
+    return false;
+  }
+  NewAttempt(false, "ScheduleTimeout",
+             "only " + std::to_string(scheduled) + " of " + std::to_string(scheduled + waiting) +
+                 " pods found a place within " + std::to_string(timeout->count()) + " s; they give it back" +
+                 (why.empty() ? "" : ": " + why));
+  return true;
+}
+
+// True when there is nothing to report yet.
+bool Planner::StartAttempt() {
+  int replicas = 0;
+  bool missing = false;
+  for (const spec::Role& role : job().roles) {
+    replicas += role.replicas;
+    missing = missing || ChildOf(role.name) == nullptr;
+  }
+  next_.replicas.desired = replicas;
+  if (!missing) return false;
+
+  if (!next_.phase || next_.phase == Phase::kSuspended) {
+    if (!next_.phase) Tell(false, "Accepted", "the job is made of " + std::to_string(replicas) + " replicas");
+    next_.phase = Phase::kPending;
+    if (next_.Is(kSuspended)) next_.Set(kSuspended, false, "Resumed", "", now_);
+  }
+  if (!observed_.name_taken.empty()) {
+    const Condition* told = old_.Find(kScheduled);
+    if (told == nullptr || told->reason != "NameTaken") Tell(true, "NameTaken", observed_.name_taken);
+    next_.Set(kScheduled, false, "NameTaken", observed_.name_taken, now_);
+    LookAt(now_ + seconds(30));
+    return true;
+  }
+  if (const auto until = OldPodsUntil()) {
+    LookAt(std::min(*until, now_ + seconds(10)));
+    return true;
+  }
+  if (const Condition* scheduled = old_.Find(kScheduled);
+      scheduled != nullptr && scheduled->reason == "ScheduleTimeout") {
+    // Spread by what differs between the jobs that stand in one another's way.
+    const size_t spread = std::hash<std::string>()(observed_.job.uid + std::to_string(next_.attempt)) % 4;
+    const Time due = scheduled->last_transition + settings_.schedule_backoff * static_cast<int>(1 + spread);
+    if (due > now_) {
+      LookAt(due);
+      return true;
+    }
+  }
+  if (replicas > 1) plan_.actions.push_back(CreateSecret{});
+  for (const spec::Role& role : job().roles) {
+    if (ChildOf(role.name) != nullptr) continue;
+    const auto service = [&](const ChildService& each) {
+      return each.name == ServiceName(observed_.job.name, role.name);
+    };
+    if (replicas > 1 && std::none_of(observed_.services.begin(), observed_.services.end(), service)) {
+      plan_.actions.push_back(CreateService{role.name});
+    }
+    plan_.actions.push_back(CreateJob{
+        .role = role.name, .attempt = next_.attempt, .restarts = next_.restarts, .suspended = queued()});
+  }
+  return true;
+}
+
+void Planner::CountPods() {
+  ReplicaCounts counts;
+  for (const spec::Role& role : job().roles) {
+    counts.desired += role.replicas;
+    if (const ChildJob* child = ChildOf(role.name)) {
+      counts.active += child->active;
+      counts.ready += child->ready;
+      counts.succeeded += child->succeeded;
+      counts.failed += child->failed;
+    }
+  }
+  next_.replicas = counts;
+}
+
+void Planner::TakeProgress() {
+  if (!observed_.report) return;
+  const AgentReport& report = *observed_.report;
+  const auto pods = CurrentPods();
+  const auto asked = [&](const ChildPod* pod) { return pod->uid == report.pod_uid; };
+  if (std::none_of(pods.begin(), pods.end(), asked)) return;  // of an earlier attempt
+  if (report.progress) next_.progress = report.progress;
+  const ChildJob* child = AnyChild();
+  if (child != nullptr) next_.restarts = std::max(next_.restarts, child->restarts_before + report.restarts);
+  if (report.last_failure) next_.last_failure = report.last_failure;
+}
+
+Phase Planner::PhaseOfPods() {
+  int running = 0;
+  int scheduled = 0;
+  for (const ChildPod* pod : CurrentPods()) {
+    if (pod->delete_by || pod->phase == PodPhase::kFailed) continue;
+    running += pod->phase == PodPhase::kRunning || pod->phase == PodPhase::kSucceeded ? 1 : 0;
+    scheduled += pod->scheduled || pod->phase == PodPhase::kSucceeded ? 1 : 0;
+  }
+  const bool ran = old_.phase == Phase::kRunning || old_.phase == Phase::kRestarting;
+  if (running >= next_.replicas.desired) {
+    return observed_.report && observed_.report->restarting ? Phase::kRestarting : Phase::kRunning;
+  }
+  if (ran) return Phase::kRestarting;
+  return scheduled >= next_.replicas.desired ? Phase::kScheduled : Phase::kPending;
+}
+
+void Planner::Conditions(Phase phase) {
+  if (next_.Is(kSuspended)) {
+    Tell(false, "Resumed", "the job goes on");
+    next_.Set(kSuspended, false, "Resumed", "", now_);
+  }
+  std::set<int> placed;
+  std::string why;
+  std::string reason = "PodsPending";
+  for (const ChildPod* pod : CurrentPods()) {
+    if (pod->delete_by || pod->phase == PodPhase::kFailed) continue;
+    if (pod->scheduled || pod->ended()) placed.insert(pod->index);
+    if (!pod->unschedulable.empty()) reason = "Unschedulable", why = pod->unschedulable;
+  }
+  const int desired = next_.replicas.desired;
+  if (static_cast<int>(placed.size()) >= desired) {
+    next_.Set(kScheduled, true, "PodsScheduled", "every pod has a node", now_);
+  } else {
+    next_.Set(kScheduled, false, reason,
+              std::to_string(placed.size()) + " of " + std::to_string(desired) + " pods have a node" +
+                  (why.empty() ? "" : ": " + why),
+              now_);
+  }
+  if (phase == Phase::kRunning) {
+    if (!old_.Is(kRunning)) {
+      const Condition* before = old_.Find(kRunning);
+      const bool first =
+          before == nullptr || before->reason == "PodsStarting" || before->reason == "PodsWaiting";
+      Tell(false, first ? "Started" : "Recovered", "all replicas run");
+    }
+    next_.Set(kRunning, true, "PodsRunning", "all replicas run", now_);
+    if (next_.Is(kRestarting)) next_.Set(kRestarting, false, "Recovered", "", now_);
+    return;
+  }
+  // What keeps the pods from starting, in the kubelet's words.
+  std::string waiting;
+  for (const ChildPod* pod : CurrentPods()) {
+    if (!pod->waiting.empty() && pod->waiting != "ContainerCreating" && pod->waiting != "PodInitializing") {
+      waiting =
+          pod->name + ": " + pod->waiting + (pod->waiting_message.empty() ? "" : ": " + pod->waiting_message);
+    }
+  }
+  if (phase == Phase::kRestarting) {
+    if (!old_.Is(kRestarting)) {
+      next_.Set(kRestarting, true, "ReplicaRestarting", "a replica is started again", now_);
+    }
+    if (next_.Find(kRunning) != nullptr) next_.Set(kRunning, false, "ReplicaRestarting", waiting, now_);
+  } else {
+    next_.Set(kRunning, false, waiting.empty() ? "PodsStarting" : "PodsWaiting", waiting, now_);
+  }
+}
+
+void Planner::Report() {
+  CountPods();
+  const ChildJob* child = AnyChild();
+  // Suspended by whoever owns the field: Kueue, which queues a job first and may evict it later. No failure.
+  if (child->suspended) {
+    if (!queued()) {  // resumed; the rest when its pods are there
+      for (const ChildJob& each : observed_.jobs) {
+        if (current(each) && each.suspended) plan_.actions.push_back(SuspendJob{each.name, each.uid, false});
+      }
+      return;
+    }
+    next_.phase = Phase::kSuspended;
+    next_.start_time.reset();
+    const bool ran = old_.Find(kRunning) != nullptr;
+    next_.Set(kSuspended, true, ran ? "Evicted" : "Queued",
+              "waits for Kueue in the queue " + observed_.job.queue, now_);
+    next_.Set(kScheduled, false, "Queued", "", now_);
+    if (ran) next_.Set(kRunning, false, "Evicted", "", now_);
+    if (next_.Is(kRestarting)) next_.Set(kRestarting, false, "Queued", "", now_);
+    return;
+  }
+  if (!next_.start_time) {
+    next_.start_time = child->started.value_or(now_);
+    if (const auto& deadline = job().run_policy.active_deadline) LookAt(*next_.start_time + *deadline);
+  }
+  const Phase phase = PhaseOfPods();
+  next_.phase = phase;
+  Conditions(phase);
+  // A status that differs in nothing but what the agent reports can wait.
+  JobStatus without_report = next_;
+  TakeProgress();
+  without_report.observed_generation = next_.observed_generation;
+  progress_only_ = without_report == old_ && next_ != old_;
+}
+
+}  // namespace
+
+Plan MakePlan(const Observed& observed, const Manifest& manifest, const Settings& settings, Time now) {
+  return Planner(observed, manifest, settings, now).Make();
+}
+
+}  // namespace lockstep::op
