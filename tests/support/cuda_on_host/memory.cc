@@ -444,15 +444,14 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
       return Return(cudaErrorInvalidValue);
     }
     found->second->freed = true;
+    // The next allocation on the stream may have it at once, though the work before is still to run.
+    found->second->pool->used -= RoundUp(found->second->bytes, 512);
   }
   return Return(EnqueueWork(stream, {.what = "free",
                                      .run =
                                          [pointer] {
                                            const std::scoped_lock lock(All().mutex);
-                                           const auto found =
-                                               All().allocations.find(static_cast<std::byte*>(pointer));
-                                           found->second->pool->used -= RoundUp(found->second->bytes, 512);
-                                           All().allocations.erase(found);
+                                           All().allocations.erase(static_cast<std::byte*>(pointer));
                                          },
                                      .kind = WorkKind::kRunAlways}));
 }

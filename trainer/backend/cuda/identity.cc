@@ -42,7 +42,12 @@ std::string WithKind(const std::string& number) {
 
 DeviceIdentity IdentityOf(int ordinal) {
   int count = 0;
-  LOCKSTEP_CUDA(cudaGetDeviceCount(&count));
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorNoDevice) {
+    cudaGetLastError();  // it is told below
+    throw Unsupported("device GPU " + std::to_string(ordinal) + " is not there; there are none");
+  }
+  CheckCuda(counted, "cudaGetDeviceCount", __FILE__, __LINE__);
   if (ordinal < 0 || ordinal >= count) {
     std::string there;
     for (int i = 0; i < count; ++i) there += (i == 0 ? "" : ", ") + NameOf(IdentityOf(i));
