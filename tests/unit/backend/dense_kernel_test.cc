@@ -196,6 +196,34 @@ TEST_P(DenseKernelTest, GivesTheSameBitsEachTime) {
   EXPECT_EQ(pass(), pass());
 }
 
+// A last layer's outputs are wider than its gradients.
+TEST_P(DenseKernelTest, GradientsAreMaskedByWideOutputsToo) {
+  const Case& c = test_case();
+  const auto count = static_cast<size_t>(c.n * c.units);
+  BoundKernel layer(backend(),
+                    {.inputs = c.inputs,
+                     .units = c.units,
+                     .relu = true,
+                     .input_gradient = false,
+                     .input = c.type,
+                     .output = DataType::kFloat32,
+                     .max_batch = c.n},
+                    RandomValues(static_cast<size_t>(c.inputs * c.units), 2),
+                    RandomValues(static_cast<size_t>(c.units), 3));
+  const OnBackend<unsigned char> x(
+      backend(), TypedValues(c.type, RandomValues(static_cast<size_t>(c.n * c.inputs), 1)).bytes);
+  const OnBackend<float> y(backend(), count);
+  const TypedValues before(c.type, RandomValues(count, 4, 1, 2));
+  const OnBackend<unsigned char> dy(backend(), before.bytes);
+  layer.kernel->Forward(c.n, x.data(), y.data());
+  layer.kernel->Backward(c.n, x.data(), y.data(), dy.data(), nullptr);
+  const auto outputs = y.Fetch();
+  const auto gradients = dy.Fetch();
+  for (size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(Element(gradients.data(), c.type, i), outputs[i] > 0 ? before.values[i] : 0.0f) << i;
+  }
+}
+
 TEST_P(DenseKernelTest, CanonicalOrderComesBackExactly) {
   const Case& c = test_case();
   const auto kernel =

@@ -53,12 +53,6 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-std::vector<TestBackend> DevicesUnderTest() {
-  std::vector<TestBackend> devices = TestBackends();
-  std::erase(devices, TestBackend::kCpu);
-  return devices;
-}
-
 constexpr int64_t kSamples = 700;
 constexpr int64_t kMaxBatch = 64;
 
@@ -158,7 +152,7 @@ class DeviceDatasetTest : public testing::TestWithParam<std::tuple<TestBackend, 
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceDatasetTest);
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceDatasetTest,
-                         testing::Combine(testing::ValuesIn(DevicesUnderTest()), testing::ValuesIn(Cases())),
+                         testing::Combine(testing::ValuesIn(TestDevices()), testing::ValuesIn(Cases())),
                          TestName<Case>);
 
 TEST_P(DeviceDatasetTest, LoadsWhatTheViewGathersBitwise) {

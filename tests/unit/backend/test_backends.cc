@@ -17,6 +17,12 @@ std::vector<TestBackend> TestBackends() {
 #endif
 }
 
+std::vector<TestBackend> TestDevices() {
+  std::vector<TestBackend> devices = TestBackends();
+  std::erase(devices, TestBackend::kCpu);
+  return devices;
+}
+
 std::string TestBackendName(TestBackend backend) {
   switch (backend) {
     case TestBackend::kCpu:

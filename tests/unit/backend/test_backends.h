@@ -18,6 +18,8 @@ enum class TestBackend { kCpu, kCudaOnHost, kCuda };
 
 // Those of this program.
 std::vector<TestBackend> TestBackends();
+// Those of them that are a DeviceBackend.
+std::vector<TestBackend> TestDevices();
 std::string TestBackendName(TestBackend backend);
 // Null where there is none, and then `why` says so.
 std::unique_ptr<Backend> MakeTestBackend(TestBackend backend, std::string* why);

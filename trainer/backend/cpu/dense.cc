@@ -104,6 +104,7 @@ class Dense final : public DenseKernel {
     Plan& plan = PlanFor(n);
     const void* mask = options_.relu ? y : nullptr;
     if (options_.input == DataType::kBFloat16) {
+      if (mask != nullptr && options_.output == DataType::kFloat32) mask = Narrowed(n * options_.units, y);
       context_.kernels().activation_backward_bf16(n, options_.units, static_cast<const BFloat16*>(mask),
                                                   static_cast<BFloat16*>(dy), variables_.dbias);
     } else {
@@ -115,6 +116,14 @@ class Dense final : public DenseKernel {
   }
 
  private:
+  // Outputs in the type of their gradients, which does not change their signs.
+  const void* Narrowed(int64_t count, const void* y) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(BFloat16);
+    if (narrow_outputs_.bytes() < bytes) narrow_outputs_ = Buffer(HostAllocator(), bytes);
+    context_.kernels().to_bfloat16(count, static_cast<const float*>(y), narrow_outputs_.as<BFloat16>());
+    return narrow_outputs_.data();
+  }
+
   const void* weights() const {
     return copy_.data() != nullptr ? copy_.data() : static_cast<const void*>(variables_.kernel);
   }
@@ -181,6 +190,7 @@ class Dense final : public DenseKernel {
   Context& context_;
   Variables variables_;
   Buffer copy_;  // of the kernel, in the type of the products; empty where that is float32
+  Buffer narrow_outputs_;
   std::unordered_map<int64_t, Plan> plans_;
   int64_t last_size_ = -1;
   Plan* last_plan_ = nullptr;
