@@ -92,7 +92,8 @@ class Nodes:
         self._processes.start(f"node-{index}-kubelet", self._inside(
             index, binaries.path("kubelet"), f"--config={folder}/kubelet.json", f"--kubeconfig={folder}/kubeconfig",
             f"--cert-dir={folder}/certificates", f"--hostname-override=node-{index}",
-            f"--node-ip={self._network.node(index)}"), lambda: True, inner=True)
+            f"--node-ip={self._network.node(index)}"),
+            lambda: answers(f"http://{self._network.node(index)}:10248/healthz"), inner=True)
 
     def stop_kubelet(self, index: int) -> None:
         """The kubelet crashes; the node's pods run on."""
@@ -179,7 +180,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
             "failCgroupV1": False, "failSwapOn": False, "cgroupDriver": "cgroupfs", "cgroupRoot": f"/{group}",
             "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "clusterDNS": [network.host], "clusterDomain": "cluster.local", "resolvConf": f"{folder}/resolv.conf",
-            "makeIPTablesUtilChains": False,
+            "makeIPTablesUtilChains": False, "healthzBindAddress": network.node(index),
             "authentication": {"x509": {"clientCAFile": f"{authority.folder}/ca.crt"}, "anonymous": {"enabled": False}},
             "authorization": {"mode": "Webhook"},
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
