@@ -1,7 +1,7 @@
 # What is borrowed, all from Debian 12. Each vendor's headers stay in one folder (tests/unit/vendor_headers_test.py).
 
 find_package(Threads REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -4,53 +4,18 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <string_view>
 #include <thread>
+
+#include "launcher/http/url.h"
 
 namespace lockstep::http {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-struct Url {
-  std::string host;       // without brackets
-  std::string authority;  // as written
-  int port = 80;
-  std::string path;
-};
-
-std::optional<Url> ParseUrl(std::string_view text) {
-  constexpr std::string_view kScheme = "http://";
-  if (!text.starts_with(kScheme)) return std::nullopt;
-  text.remove_prefix(kScheme.size());
-  const size_t slash = std::min(text.find('/'), text.size());
-  Url url;
-  url.authority = text.substr(0, slash);
-  url.path = slash == text.size() ? "/" : text.substr(slash);
-  std::string_view port;
-  if (const size_t bracket = url.authority.find(']');
-      url.authority.starts_with('[') && bracket != std::string::npos) {
-    url.host = url.authority.substr(1, bracket - 1);
-    port = std::string_view(url.authority).substr(bracket + 1);
-  } else {
-    const size_t colon = std::min(url.authority.find(':'), url.authority.size());
-    url.host = url.authority.substr(0, colon);
-    port = std::string_view(url.authority).substr(colon);
-  }
-  if (url.host.empty() ||
-      std::any_of(text.begin(), text.end(), [](unsigned char c) { return c <= ' ' || c == 127; })) {
-    return std::nullopt;
-  }
-  if (port.empty()) return url;
-  const auto [end, error] = std::from_chars(port.data() + 1, port.data() + port.size(), url.port);
-  if (port.front() != ':' || error != std::errc() || end != port.data() + port.size()) return std::nullopt;
-  return url.port < 1 || url.port > 65535 ? std::nullopt : std::optional(url);
-}
 
 // cpp-httplib bounds each read, not the sum of them: at the deadline this closes the client's socket from
 // outside.
@@ -109,7 +74,8 @@ HttpResponse Convert(const httplib::Response& from, std::string body) {
 Result<HttpResponse> Get(const std::string& url, Clock::time_point deadline, size_t max_bytes) {
   const std::string operation = "GET " + url;
   const std::optional<Url> parsed = ParseUrl(url);
-  if (!parsed) return InvalidArgument(operation + ": not a URL of the form http://HOST[:PORT]/PATH");
+  if (!parsed || parsed->tls)
+    return InvalidArgument(operation + ": not a URL of the form http://HOST[:PORT]/PATH");
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
   if (left.count() <= 0) return DeadlineExceeded(operation + ": no time left");
 

@@ -42,7 +42,7 @@ class LeaseLock {
   const LeaseView& view() const { return view_; }
 
  private:
-  Answer<LeaseView> Write(const Json& lease, bool create, Clock::time_point now);
+  Answer<LeaseView> Keep(Answer<Json> written, Clock::time_point now);
 
   Client* client_;
   LeaseOptions options_;

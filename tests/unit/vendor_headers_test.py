@@ -14,7 +14,7 @@ RULES = {
     r"[<\"](oneapi/dnnl|dnnl)": ["trainer/backend/cpu", "tests/bench/compute"],
     r"[<\"](gloo)/": ["trainer/collectives/gloo"],
     r"<(libdeflate)\.h": ["trainer/data"],
-    r"<(openssl)/": ["common/contract"],
+    r"<(openssl)/": ["common/contract", "launcher/http"],
     r"<(spdlog)/": ["common"],
     r"[<\"](cuda|cublas|cudnn)\w*\.h": ["trainer/backend/cuda", "trainer/collectives/local"],
     r"[<\"](nccl)\.h": ["trainer/collectives/nccl"],
