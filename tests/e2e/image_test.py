@@ -24,7 +24,7 @@ class ImageTest(unittest.TestCase):
 
     def test_has_no_shell_and_nothing_that_changes_who_one_is(self):
         for path in self.whole.rglob("*"):
-            self.assertNotIn(path.name, ("sh", "bash", "dash", "busybox", "apt", "dpkg"))
+            self.assertFalse(path.name in ("sh", "bash", "dash", "busybox", "apt", "dpkg") and path.is_file(), path)
             if not path.is_symlink():
                 self.assertEqual(path.stat().st_mode & 0o6000, 0, path)
                 if path.is_file():
