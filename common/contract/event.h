@@ -59,7 +59,9 @@ struct CheckpointEvent {
 // {"event":"memory", …}: what the process holds on its device.
 struct MemoryEvent {
   int64_t bytes = 0;
-  std::string kind;  // "used" | "limit" | "reserved"
+  // "used" by what the process computes | "held" by its pool | "peak" of used | "limit" | "context": what the
+  // driver and libraries take besides | "reserved"
+  std::string kind;
 };
 
 // {"event":"resumed","step":100}: goes on after a checkpoint of that step.

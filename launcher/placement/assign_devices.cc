@@ -79,17 +79,18 @@ Result<int> CountGpuProcesses(const spec::TrainingJob& job, const RoleView& view
                          std::to_string((wanted + gpus - 1) / gpus));
 }
 
-// Which of `gpus` process `index` of `count` computes on. Our trainer has one device a process (`trainer`).
+// Which of `gpus` process `index` of `count` computes on. `one_each`: never more than one, as our trainer has
+// it unless it spreads its layers.
 std::vector<PoolDevice> OwnGpus(const std::vector<PoolDevice>& gpus, size_t index, size_t count,
-                                Visibility visibility, bool trainer) {
+                                Visibility visibility, bool one_each) {
   const size_t total = gpus.size();
   if (visibility == Visibility::kPerReplica) {
     // A single process has them all; of several, each picks by set_device(LOCAL_RANK % count of devices).
-    if (count == 1 && !trainer) return gpus;
+    if (count == 1 && !one_each) return gpus;
     return {gpus[index % total]};
   }
   // A process sees one MIG slice at most, and it cannot be given half of an odd device.
-  if (count <= total && total % count == 0 && !HasSlices(gpus) && !trainer) {
+  if (count <= total && total % count == 0 && !HasSlices(gpus) && !one_each) {
     const size_t each = total / count;
     const auto first = gpus.begin() + static_cast<std::ptrdiff_t>(index * each);
     return {first, first + static_cast<std::ptrdiff_t>(each)};
@@ -121,11 +122,12 @@ int CommonNode(const std::vector<PoolDevice>& gpus) {
 Status GiveGpus(const RoleView& view, const DeviceChoice& choice, const DeviceRequest& request,
                 DeviceAssignment& assignment, std::vector<int>& nodes) {
   const size_t count = assignment.processes.size();
+  const bool one_each = view.program == nullptr && !view.spreads_layers;
   std::vector<std::vector<PoolDevice>> own(count);
   std::map<std::string, int> sharers;  // by device
   std::map<int, int> on_gpu;           // by physical GPU
   for (size_t i = 0; i < count; ++i) {
-    own[i] = OwnGpus(choice.gpus, i, count, assignment.visibility, view.program == nullptr);
+    own[i] = OwnGpus(choice.gpus, i, count, assignment.visibility, one_each);
     std::set<int> physical;
     for (const PoolDevice& gpu : own[i]) {
       ++sharers[gpu.id];

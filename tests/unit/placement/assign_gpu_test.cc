@@ -202,7 +202,7 @@ TEST(AssignTrainerTest, ShowsAllGpusToAProcessThatPutsItsLayersOnSeveral) {
   job.strategy.type = spec::StrategyType::kOneDevice;
   job.strategy.variables = spec::VariablePlacement::kLeastLoaded;
   EXPECT_EQ(Visible(*Trained(job, GpuMachine(3))), "abc");
-  EXPECT_EQ(Own(*Trained(job, GpuMachine(3))), "a");
+  EXPECT_EQ(Own(*Trained(job, GpuMachine(3))), "abc");
   job.strategy.variables = spec::VariablePlacement::kAuto;
   job.layer_placement = {{.match = "dense", .device = "GPU:1"}};
   EXPECT_EQ(Visible(*Trained(job, GpuMachine(3))), "abc");

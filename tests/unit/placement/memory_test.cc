@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "launcher/placement/assign.h"
 #include "launcher/placement/memory_share.h"
 #include "tests/unit/placement/builders.h"
@@ -81,6 +83,63 @@ TEST(MemoryVariablesTest, SaysWhatAFrameworkCannotHonour) {
               HasSubstr("has no preallocation"));
   EXPECT_THAT(Joined(MustPlan(Job(Framework::kNone, kHalf)).notices), HasSubstr("only CuPy"));
   EXPECT_EQ(Joined(MustPlan(Job(Framework::kJax, kHalf)).notices), "");
+}
+
+// What each framework is told of each policy, and what is said where that is not all of it.
+TEST(MemoryVariablesTest, TellsEachFrameworkOfEachPolicyWhatItCan) {
+  enum { kTold, kSaid };
+  const struct {
+    Framework framework;
+    int growth, preallocate, limit, fraction;
+  } kCases[] = {
+      {Framework::kTensorFlow, kTold, kTold, kSaid, kSaid}, {Framework::kPyTorch, kTold, kSaid, kSaid, kSaid},
+      {Framework::kJax, kTold, kTold, kTold, kTold},        {Framework::kNone, kTold, kSaid, kSaid, kSaid},
+      {Framework::kHorovod, kTold, kSaid, kSaid, kSaid},    {Framework::kMpi, kTold, kSaid, kSaid, kSaid},
+  };
+  for (const auto& test : kCases) {
+    const std::pair<spec::DeviceMemory, int> policies[] = {{kGrowth, test.growth},
+                                                           {kPreallocate, test.preallocate},
+                                                           {kTenGiB, test.limit},
+                                                           {kHalf, test.fraction}};
+    for (const auto& [memory, expected] : policies) {
+      const Plan plan = MustPlan(Job(test.framework, memory));
+      const auto said = std::count_if(
+          plan.notices.begin(), plan.notices.end(),
+          [](const std::string& notice) { return notice.starts_with("spec.devices.memory: "); });
+      // Once, however many processes there are.
+      EXPECT_EQ(said, expected) << static_cast<int>(test.framework) << " " << static_cast<int>(memory.policy);
+      spec::DeviceMemory enforced = memory;
+      if (!memory.limit && !memory.fraction) continue;
+      enforced.enforce = spec::MemoryEnforcement::kMps;
+      EXPECT_THAT(Joined(MustPlan(Job(test.framework, enforced), {}, true).notices),
+                  ::testing::Not(HasSubstr("spec.devices.memory: ")));
+    }
+  }
+}
+
+TEST(MemoryVariablesTest, TellsCuPyBytesWhateverTheLimitIsMadeOf) {
+  for (const Framework framework : {Framework::kNone, Framework::kHorovod, Framework::kMpi}) {
+    const Plan plan = MustPlan(Job(framework, kHalf));
+    EXPECT_EQ(Value(plan.processes[0].environment, "CUPY_GPU_MEMORY_LIMIT"), std::to_string(40 * kGiB));
+  }
+  spec::TrainingJob divided = Job(Framework::kNone, kGrowth);
+  divided.roles[0].devices.virtual_devices = {.per_device = 4, .memory_limit = kGiB};
+  EXPECT_EQ(Value(MustPlan(divided).processes[0].environment, "CUPY_GPU_MEMORY_LIMIT"), std::to_string(kGiB));
+  const Plan own = MustPlan(Job(Framework::kNone, kHalf), {{"CUPY_GPU_MEMORY_LIMIT", "90%"}});
+  EXPECT_EQ(Value(own.processes[0].environment, "CUPY_GPU_MEMORY_LIMIT"), "90%");
+}
+
+TEST(MemoryVariablesTest, TellsClientsWhereTheirMpsDaemonIs) {
+  spec::DeviceMemory memory = kTenGiB;
+  memory.enforce = spec::MemoryEnforcement::kMps;
+  GenerationFacts facts = Facts();
+  facts.mps_pipe_directory = "/run/mps-1";
+  facts.mps_log_directory = "/run/mps-log";
+  const auto plan =
+      Assign(Job(Framework::kJax, memory), {.inventory = GpuMachine(1), .mps_control = true}, facts);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(Value(plan->processes[0].environment, "CUDA_MPS_PIPE_DIRECTORY"), "/run/mps-1");
+  EXPECT_EQ(Value(plan->processes[0].environment, "CUDA_MPS_LOG_DIRECTORY"), "/run/mps-log");
 }
 
 TEST(MemoryVariablesTest, UsesTheNewPyTorchSwitchOnlyWhereItIsKnown) {

@@ -1,5 +1,6 @@
 #include "launcher/process/exit_report.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -87,6 +88,14 @@ TEST(FailureReportTest, SaysWhoWhyTheOthersTheLastLinesAndTheFile) {
       "    | step 17\n"
       "    | bad ?[2J\ttab\n"
       "  its whole output: runs/mnist/rank-2.log\n");
+}
+
+TEST(FailureReportTest, SaysWhatBecameOfTheDevice) {
+  ExitReport crash = Killed(2, SIGABRT);
+  crash.device_trouble = "GPU 2 (GPU-aaaa): Xid 79 (GPU has fallen off the bus)";
+  EXPECT_THAT(
+      FailureReport({crash}),
+      ::testing::HasSubstr("\n  its device: GPU 2 (GPU-aaaa): Xid 79 (GPU has fallen off the bus)\n"));
 }
 
 TEST(FailureReportTest, SaysWhatNeverRan) {

@@ -283,6 +283,29 @@ TEST_F(MembershipTest, RestartWaitsUntilTheSlowestHasStopped) {
   EXPECT_TRUE(Drive(Views(all), [&] { return !all[0]->failures.empty(); }));
 }
 
+// A machine that lost a GPU.
+TEST_F(MembershipTest, ReplicasMayComeBackWithFewerProcesses) {
+  for (const size_t fewer : {size_t{0}, size_t{1}}) {
+    address_.clear();
+    auto all = Running(2);
+    for (auto& launcher : all) launcher->stops_at_once = false;
+    all[fewer]->membership->ReportFailure({.rank = 0, .exit_code = 134});
+    ASSERT_TRUE(Drive(Views(all), [&] { return all[0]->stops.size() == 1 && all[1]->stops.size() == 1; }));
+    all[fewer]->membership->ReportReady(1);
+    for (auto& launcher : all) launcher->membership->ReportStopped(0);
+    ASSERT_TRUE(Drive(Views(all), [&] { return !all[0]->failures.empty(); }));
+    EXPECT_TRUE(AllAt(all, 0)) << "nothing starts before it was decided";
+    all[0]->membership->DecideRestart({});
+    ASSERT_TRUE(Drive(Views(all), [&] { return AllAt(all, 1); }));
+    for (auto& launcher : all) {
+      EXPECT_EQ(launcher->starts[1].world_size, 3);
+      EXPECT_EQ(launcher->starts[1].replicas[fewer].processes, 1);
+      EXPECT_EQ(launcher->starts[1].replicas[1 - fewer].processes, 2);
+    }
+    EXPECT_EQ(all[1]->starts[1].rank_offset, fewer == 0 ? 1 : 2);
+  }
+}
+
 TEST_F(MembershipTest, KilledLauncherIsNoticedAndItsReturnStartsTheNextGeneration) {
   auto all = Running(3);
   all[1].reset();

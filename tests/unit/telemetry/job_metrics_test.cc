@@ -51,6 +51,59 @@ std::unique_ptr<JobMetrics> Filled() {
   return metrics;
 }
 
+TEST(JobMetricsTest, TellsOfEachKindOfMemoryAndOfTheLimitFromTheStart) {
+  JobMetrics metrics(kLabels);
+  RankIdentity identity{.rank = 0};
+  identity.device = {.type = "GPU", .memory_policy = "Limit", .memory_limit = 4096};
+  metrics.AddRank(identity);
+  const auto value = [&](std::string_view kind) {
+    const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, {}));
+    return exposition.Value(
+        "lockstep_device_memory_bytes",
+        {{"role", "worker"}, {"replica", "0"}, {"process", "0"}, {"kind", std::string(kind)}});
+  };
+  EXPECT_EQ(value("limit"), 4096);
+  int64_t bytes = 1;
+  for (const char* kind : {"used", "held", "peak", "context", "reserved", "limit"}) {
+    metrics.Memory(0, {.bytes = ++bytes, .kind = kind});
+    EXPECT_EQ(value(kind), bytes) << kind;
+  }
+}
+
+TEST(JobMetricsTest, TellsOfGpus) {
+  JobMetrics metrics(kLabels);
+  DeviceSnapshot device{.index = 3, .uuid = "GPU-aaaa"};
+  metrics.Device(device);
+  const auto value = [&](const std::string& name, std::map<std::string, std::string> labels = {}) {
+    labels["device"] = "3";
+    return ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, {})).Value(name, labels);
+  };
+  EXPECT_EQ(value("lockstep_device_xid_errors_total"), 0);
+  // What the driver does not tell is left out.
+  EXPECT_THAT(metrics.Render(MetricsFormat::kPrometheusText, {}),
+              Not(HasSubstr("lockstep_device_power_watts")));
+  device.utilization = 0.5;
+  device.power_watts = 300;
+  device.temperature = 61;
+  device.ecc_errors = 2;
+  device.memory_used = 77;
+  device.xid_errors = 2;
+  device.throttled = {"PowerCap"};
+  metrics.Device(device);
+  metrics.Device(device);  // the counter stands
+  EXPECT_EQ(value("lockstep_device_utilization_ratio"), 0.5);
+  EXPECT_EQ(value("lockstep_device_power_watts"), 300);
+  EXPECT_EQ(value("lockstep_device_temperature_celsius"), 61);
+  EXPECT_EQ(value("lockstep_device_ecc_uncorrected_errors"), 2);
+  EXPECT_EQ(value("lockstep_device_memory_bytes", {{"kind", "device_used"}}), 77);
+  EXPECT_EQ(value("lockstep_device_xid_errors_total"), 2);
+  EXPECT_EQ(value("lockstep_device_throttled", {{"reason", "PowerCap"}}), 1);
+  EXPECT_EQ(value("lockstep_device_throttled", {{"reason", "PowerBrake"}}), 0);
+  device.throttled.clear();
+  metrics.Device(device);
+  EXPECT_EQ(value("lockstep_device_throttled", {{"reason", "PowerCap"}}), 0);
+}
+
 TEST(JobMetricsTest, CountsJobsOnceAndRanksEach) {
   const auto exposition = ParseExposition(Filled()->Render(MetricsFormat::kPrometheusText, 0.75));
   EXPECT_EQ(exposition.Value("lockstep_steps_total"), 3);

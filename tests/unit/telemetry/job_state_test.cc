@@ -141,6 +141,28 @@ TEST_F(JobStateTest, RanksAreShownAsTheyAre) {
   EXPECT_EQ(snapshot.ranks[1].pid, 1001);
 }
 
+TEST_F(JobStateTest, ForgetsTheRanksOfALargerWorld) {
+  Launch(4);
+  state_.Restarting(RestartReason::kDeviceFailed, {}, At(1));
+  state_.WorldChanged(3, 0, 3);
+  Launch(3, 1, 2);
+  const JobSnapshot snapshot = state_.Snapshot(At(2));
+  EXPECT_EQ(snapshot.description.world_size, 3);
+  ASSERT_EQ(snapshot.ranks.size(), 3u);
+  EXPECT_EQ(snapshot.ranks[2].identity.rank, 2);
+  EXPECT_EQ(Metric("lockstep_restarts_total", {{"reason", "DeviceFailed"}}), 1);
+}
+
+TEST_F(JobStateTest, ShowsTheNewestOfEachGpu) {
+  state_.DeviceRead({.index = 1, .uuid = "GPU-b"});
+  state_.DeviceRead({.index = 0, .uuid = "GPU-a"});
+  state_.DeviceRead({.index = 1, .uuid = "GPU-b", .trouble = "Xid 79"});
+  const JobSnapshot snapshot = state_.Snapshot(At(1));
+  ASSERT_EQ(snapshot.devices.size(), 2u);
+  EXPECT_EQ(snapshot.devices[0].uuid, "GPU-a");
+  EXPECT_EQ(snapshot.devices[1].trouble, "Xid 79");
+}
+
 TEST_F(JobStateTest, EvaluationsGiveTheAccuracy) {
   Launch(1);
   Step(0, 1, 1);

@@ -61,6 +61,39 @@ JobSnapshot Example() {
   return snapshot;
 }
 
+TEST(StatusDocumentTest, ShowsDevicesAndMemoryPolicies) {
+  JobSnapshot snapshot = Example();
+  EXPECT_FALSE(json::parse(StatusDocument(snapshot)).contains("devices"));
+  EXPECT_FALSE(json::parse(StatusDocument(snapshot))["ranks"][0].contains("memory"));
+  snapshot.ranks[0].identity.device = {.type = "GPU",
+                                       .devices = {"GPU-aaaa"},
+                                       .shared = true,
+                                       .memory_policy = "Fraction",
+                                       .memory_limit = 500,
+                                       .memory_fraction = 0.5,
+                                       .held_by_mps = true};
+  snapshot.ranks[0].memory_held = 300;
+  snapshot.ranks[0].memory_peak = 200;
+  snapshot.devices = {{.index = 0,
+                       .uuid = "GPU-aaaa",
+                       .memory_bytes = 1000,
+                       .utilization = 0.375,
+                       .throttled = {"PowerCap"},
+                       .xid_errors = 1,
+                       .last_xid = 79,
+                       .trouble = "Xid 79 (GPU has fallen off the bus)",
+                       .left_out = true}};
+  const json status = json::parse(StatusDocument(snapshot));
+  EXPECT_EQ(status["ranks"][0]["device"],
+            json::parse(R"({"type": "GPU", "devices": ["GPU-aaaa"], "shared": true})"));
+  EXPECT_EQ(status["ranks"][0]["memory"], json::parse(R"({"policy": "Fraction", "limitBytes": 500,
+      "fraction": "0.5", "enforce": "MPS", "heldBytes": 300, "peakBytes": 200})"));
+  EXPECT_EQ(status["devices"][0],
+            json::parse(R"json({"index": 0, "uuid": "GPU-aaaa", "name": "", "memoryBytes": 1000,
+      "utilization": "0.38", "throttled": ["PowerCap"], "xidErrors": 1, "lastXid": 79,
+      "trouble": "Xid 79 (GPU has fallen off the bus)", "leftOut": true})json"));
+}
+
 TEST(StatusDocumentTest, HasTheNamesAndTypesOfTheManifestsStatus) {
   const json status = json::parse(StatusDocument(Example()));
   EXPECT_EQ(status["name"], "mnist");
