@@ -12,7 +12,7 @@ import binaries
 from api import Api
 from certificates import Authority
 from network import Network
-from processes import Processes, free_port
+from processes import Processes, StartError, free_port
 
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 
@@ -83,6 +83,8 @@ class ControlPlane:
 
     @property
     def settings(self) -> dict:
+        if not self.up_now:
+            raise StartError(f"no control plane is up in {self.folder}")
         return json.loads(self._settings_file.read_text())
 
     @property

@@ -1,7 +1,7 @@
 """The network of one test cluster: a bridge on this machine, to which nodes are plugged, and its addresses.
 
-Everything lies in 10.N.0.0/16, where N is one that no other cluster here uses: the bridge itself says so, since a second
-one of its name cannot be made. The host is 10.N.0.1 and node I is 10.N.0.(10+I), its pods 10.N.(I+1).0/24, and services
+Everything lies in 10.N.0.0/16, where N is one that nobody here uses: the bridge itself says so, since a second one of its
+name cannot be made. The host is 10.N.0.1 and node I is 10.N.0.(10+I), its pods 10.N.(I+1).0/24, and services
 10.N.128.0/17. No address is translated: the host and pods reach each other directly.
 
 The API server listens on the first service address, so that pods find it where they look for it, without kube-proxy. Other
@@ -9,6 +9,8 @@ ClusterIPs lead nowhere; headless services are what Lockstep makes.
 """
 
 import dataclasses
+import ipaddress
+import json
 import pathlib
 import subprocess
 
@@ -19,6 +21,12 @@ def ip(*words: str) -> None:
     result = subprocess.run(["ip", *words], capture_output=True, text=True)
     if result.returncode != 0:
         raise RuntimeError(f"ip {' '.join(words)}: {result.stderr.strip()}")
+
+
+def routed() -> list:
+    """The networks that this machine has a route to, the default one left out."""
+    routes = json.loads(subprocess.run(["ip", "-json", "route"], check=True, capture_output=True, text=True).stdout or "[]")
+    return [ipaddress.ip_network(route["dst"]) for route in routes if route["dst"] != "default"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +60,8 @@ class Network:
         """Takes a free number and makes its bridge. RuntimeError where this user may not."""
         for number in NUMBERS:
             network = cls(number)
-            if pathlib.Path(f"/sys/class/net/{network.bridge}").exists():
+            everything = ipaddress.ip_network(f"10.{number}.0.0/16")
+            if any(everything.overlaps(other) for other in routed()):
                 continue
             try:
                 ip("link", "add", network.bridge, "type", "bridge")
