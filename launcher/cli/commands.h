@@ -14,6 +14,7 @@ namespace lockstep::cli {
 // What main() is to do once the arguments are read; returns the exit code.
 using Action = std::function<int()>;
 
+void AddAgent(CLI::App& app, Action& action);
 void AddRun(CLI::App& app, Action& action);
 void AddValidate(CLI::App& app, Action& action);
 void AddSchema(CLI::App& app, Action& action);

@@ -116,7 +116,7 @@ int RunCommand(const Arguments& arguments) {
   if (arguments.dry_run) return DryRun(arguments, job);
   job::RunOptions options = arguments.options;
   options.job = std::move(job);
-  return process::RunGuarded([&options] { return job::Run(options); });
+  return process::RunGuarded([&options] { return job::Run(options).exit_code; });
 }
 
 }  // namespace

@@ -101,7 +101,9 @@ Status Launcher::StartServing() {
   const spec::TrainingJob& job = options_.job;
   const int world_size = static_cast<int>(assignment_.processes.size()) * WorkerOf(job).replicas;
   metrics_ = std::make_unique<telemetry::JobMetrics>(LabelsOf(job));
-  state_ = std::make_unique<telemetry::JobState>(DescriptionOf(job, world_size), *metrics_,
+  telemetry::JobDescription description = DescriptionOf(job, world_size);
+  description.attempt = static_cast<int>(options_.attempt);
+  state_ = std::make_unique<telemetry::JobState>(std::move(description), *metrics_,
                                                  std::chrono::steady_clock::now());
   const auto rule = job.trainer ? telemetry::HangRule::ForTrainer(job.run_policy.progress_deadline)
                                 : telemetry::HangRule::ForProgram(job.run_policy.progress_deadline);
@@ -172,9 +174,12 @@ Status Launcher::Join() {
   return {};
 }
 
-int Launcher::Run() {
+Outcome Launcher::Run() {
   loop_->Run();
-  return exit_code_;
+  return {.exit_code = exit_code_,
+          .message = end_message_,
+          .asked_to_stop = stop_requests_ > 0,
+          .failure = exit_code_ == contract::kExitDone ? std::nullopt : first_failure_};
 }
 
 void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
@@ -186,6 +191,7 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   }
   placement::GenerationFacts facts;
   facts.generation = start.generation;
+  facts.attempt = options_.attempt;
   facts.run = start.store_id;
   facts.self = static_cast<size_t>(options_.replica);
   for (const rendezvous::Member& member : start.replicas) {
@@ -203,15 +209,7 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   if (const Status mps = StartMps(facts); !mps.ok()) return Finish(contract::kExitUsage, mps.message());
   const Result<placement::Plan> plan = placement::MakeEnvironment(job_, assignment_, facts);
   if (!plan.ok()) return Finish(contract::kExitUsage, plan.status().message());
-  const bool log_placement = WorkerOf(job_).devices.log_placement;
-  if (log_placement) {
-    SayAlways(placement::CountDevices(*plan));
-  } else if (plan->type == spec::DeviceType::kGpu) {
-    Say(placement::CountDevices(*plan));
-  }
-  if (log_placement) {
-    for (const std::string& line : placement::DescribePlacement(*plan)) SayAlways(line);
-  }
+  if (!std::exchange(placement_said_, true)) SayPlacement(*plan);
 
   rank_offset_ = start.rank_offset;
   hang_.clear();
@@ -376,6 +374,7 @@ void Launcher::Finish(int exit_code, const std::string& message) {
   if (!message.empty()) line += ": " + message;
   succeeded ? Say(line) : SayAlways(line);
   exit_code_ = exit_code;
+  end_message_ = message;
   loop_->Stop();
 }
 

@@ -37,9 +37,9 @@ class Launcher {
   explicit Launcher(RunOptions options);
   ~Launcher();
 
-  // Everything that can go wrong before a process runs. After it Run() returns the exit code.
+  // Everything that can go wrong before a process runs. After it Run() returns how the job ended.
   Status Start();
-  int Run();
+  Outcome Run();
 
  private:
   Status Assign();
@@ -56,6 +56,7 @@ class Launcher {
   void OnHang(const telemetry::HangVerdict& verdict);
   void OnFailureReported(const rendezvous::FailureReport& first);
 
+  void SayPlacement(const placement::Plan& plan);
   // An MPS daemon for a generation, if one is asked for.
   Status StartMps(placement::GenerationFacts& facts);
   // What the driver said of a rank's GPU; empty: nothing.
@@ -97,6 +98,7 @@ class Launcher {
   std::unique_ptr<rendezvous::Membership> membership_;
 
   int rank_offset_ = 0;                       // of this generation
+  bool placement_said_ = false;               // as it is now
   int running_ = 0;                           // ranks of this generation that have not ended
   std::vector<process::ExitReport> awaited_;  // failures not yet reported
   std::optional<std::vector<process::ExitReport>> awaiting_stopped_;  // OnAllStopped, after them
@@ -109,6 +111,7 @@ class Launcher {
   std::optional<rendezvous::FailureReport> first_failure_;
   int stop_requests_ = 0;
   int exit_code_ = 0;
+  std::string end_message_;
 };
 
 }  // namespace lockstep::job

@@ -7,11 +7,12 @@
 
 namespace lockstep::job {
 
-int Run(const RunOptions& options) {
+Outcome Run(const RunOptions& options) {
   Launcher launcher(options);
   if (const Status status = launcher.Start(); !status.ok()) {
     std::fprintf(stderr, "lockstep: %s\n", status.message().c_str());
-    return status.retryable() ? contract::kExitRendezvous : contract::kExitUsage;
+    return {.exit_code = status.retryable() ? contract::kExitRendezvous : contract::kExitUsage,
+            .message = status.message()};
   }
   return launcher.Run();
 }

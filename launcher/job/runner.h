@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "launcher/rendezvous/membership.h"
 #include "launcher/spec/training_job.h"
 
 // job/: one attempt of one job on one machine. It ties the folders below it together: placement says what to
@@ -13,6 +16,7 @@ namespace lockstep::job {
 struct RunOptions {
   spec::TrainingJob job;
   int replica = 0;
+  int64_t attempt = 0;     // of a cluster; elsewhere there is one
   std::string rendezvous;  // replica 0: HOST:PORT to listen on; others: where replica 0 listens
   std::string token_file;  // empty: a new token, in the run's folder
   std::string run_folder;  // empty: a new one (run_folder.h)
@@ -21,8 +25,17 @@ struct RunOptions {
       false;  // neither progress nor the launcher's own news; errors and the ranks' output all the same
 };
 
-// Runs the job to its end and returns the launcher's exit code. What goes wrong is said on standard error. To
-// be called inside process::RunGuarded.
-int Run(const RunOptions& options);
+// How a run ended, for whoever has to tell a job that failed from a launcher that did.
+struct Outcome {
+  int exit_code = 0;
+  std::string message;         // empty for a plain success
+  bool asked_to_stop = false;  // by a signal
+  // The failure after which the job was given up; known to replica 0.
+  std::optional<rendezvous::FailureReport> failure;
+};
+
+// Runs the job to its end; the exit code is the launcher's. What goes wrong is said on standard error. To be
+// called inside process::RunGuarded.
+Outcome Run(const RunOptions& options);
 
 }  // namespace lockstep::job

@@ -68,7 +68,7 @@ Json Container(const ObservedJob& job, const spec::TrainingJob& manifest, const 
                const ChildOptions& options) {
   const std::string file = std::string(kManifestFolder) + "/" + kManifestFile;
   Json command = {"lockstep",  "agent",   "--manifest", file, "--attempt", std::to_string(action.attempt),
-                  "--run-dir", kRunFolder};
+                  "--run-dir", std::string(kRunFolder) + "/run"};
   Json mounts = Json::array({{{"name", "lockstep-job"}, {"mountPath", kManifestFolder}, {"readOnly", true}},
                              {{"name", "lockstep-run"}, {"mountPath", kRunFolder}},
                              {{"name", "lockstep-tmp"}, {"mountPath", "/tmp"}},
