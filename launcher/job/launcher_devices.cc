@@ -9,6 +9,7 @@
 #include "launcher/job/machine.h"
 #include "launcher/job/translate.h"
 #include "launcher/placement/discover.h"
+#include "launcher/placement/render.h"
 #include "launcher/spec/json.h"
 #include "launcher/spec/validate.h"
 
@@ -95,6 +96,16 @@ Status Launcher::StartMps(placement::GenerationFacts& facts) {
   return {};
 }
 
+void Launcher::SayPlacement(const placement::Plan& plan) {
+  const bool asked = WorkerOf(job_).devices.log_placement;
+  if (asked) {
+    SayAlways(placement::CountDevices(plan));
+    for (const std::string& line : placement::DescribePlacement(plan)) SayAlways(line);
+  } else if (plan.type == spec::DeviceType::kGpu) {
+    Say(placement::CountDevices(plan));
+  }
+}
+
 std::string Launcher::TroubleOf(int local_rank) const {
   const auto index = static_cast<size_t>(local_rank);
   if (!gpu_health_ || index >= assignment_.processes.size()) return "";
@@ -136,6 +147,7 @@ void Launcher::LeaveOutFailedGpus() {
     cannot_go_on_ = names + "; the job does not go on without it: " + status.message();
     return;
   }
+  placement_said_ = false;
   job_ = placement::Resolved(options_.job, assignment_);
   if (const Status written = WriteFile(folder_->manifest_file(), spec::ToJson(job_) + "\n"); !written.ok()) {
     cannot_go_on_ = written.message();
