@@ -29,10 +29,10 @@ std::vector<std::string> Split(const std::string& text) {
 }
 
 std::vector<Device> AllDevices() {
-  const char* listed = std::getenv("LOCKSTEP_HOST_CUDA_UUIDS");
+  const char* listed = std::getenv("CUDA_ON_HOST_UUIDS");
   const std::vector<std::string> uuids = Split(listed == nullptr ? "" : listed);
   const auto count =
-      NumberFrom("LOCKSTEP_HOST_CUDA_DEVICES", uuids.empty() ? 1 : static_cast<int64_t>(uuids.size()));
+      NumberFrom("CUDA_ON_HOST_DEVICES", uuids.empty() ? 1 : static_cast<int64_t>(uuids.size()));
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {
     char made_up[64];
@@ -40,8 +40,8 @@ std::vector<Device> AllDevices() {
     devices.push_back(
         {.uuid = static_cast<size_t>(i) < uuids.size() ? uuids[static_cast<size_t>(i)] : made_up,
          .physical = i,
-         .memory = static_cast<size_t>(NumberFrom("LOCKSTEP_HOST_CUDA_MEMORY", int64_t{2} << 30)),
-         .capability = static_cast<int>(NumberFrom("LOCKSTEP_HOST_CUDA_CAPABILITY", 90))});
+         .memory = static_cast<size_t>(NumberFrom("CUDA_ON_HOST_MEMORY", int64_t{2} << 30)),
+         .capability = static_cast<int>(NumberFrom("CUDA_ON_HOST_CAPABILITY", 90))});
   }
   return devices;
 }
@@ -82,7 +82,7 @@ cudaUUID_t UuidBytes(const std::string& uuid) {
 }  // namespace
 
 bool PeersReach(int physical, int other) {
-  return physical == other || NumberFrom("LOCKSTEP_HOST_CUDA_PEER_ACCESS", 1) != 0;
+  return physical == other || NumberFrom("CUDA_ON_HOST_PEER_ACCESS", 1) != 0;
 }
 
 const std::vector<Device>& Devices() {

@@ -14,11 +14,11 @@ struct Device {
 };
 
 // As the environment had it when the first call came:
-//   LOCKSTEP_HOST_CUDA_DEVICES     how many there are (1); 0: CUDA finds none
-//   LOCKSTEP_HOST_CUDA_UUIDS       theirs, separated by commas; else made up
-//   LOCKSTEP_HOST_CUDA_MEMORY      bytes of each (2 GiB)
-//   LOCKSTEP_HOST_CUDA_CAPABILITY  90
-//   LOCKSTEP_HOST_CUDA_PEER_ACCESS 0: no GPU reaches another's memory
+//   CUDA_ON_HOST_DEVICES     how many there are (1); 0: CUDA finds none
+//   CUDA_ON_HOST_UUIDS       theirs, separated by commas; else made up
+//   CUDA_ON_HOST_MEMORY      bytes of each (2 GiB)
+//   CUDA_ON_HOST_CAPABILITY  90
+//   CUDA_ON_HOST_PEER_ACCESS 0: no GPU reaches another's memory
 //   CUDA_VISIBLE_DEVICES           by index or UUID, with CUDA's rules: a bad entry hides it and all that
 //   follow
 const std::vector<Device>& Devices();

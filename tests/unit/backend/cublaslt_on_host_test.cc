@@ -171,10 +171,10 @@ class CublasLtOnHostDeathTest : public testing::Test {
 };
 
 TEST_F(CublasLtOnHostDeathTest, BFloat16NeedsAmpere) {
-  setenv("LOCKSTEP_HOST_CUDA_CAPABILITY", "75", 1);
+  setenv("CUDA_ON_HOST_CAPABILITY", "75", 1);
   EXPECT_EXIT(std::exit(Choose(InTypes(CUDA_R_16BF, CUDA_R_32F)) == CUBLAS_STATUS_NOT_SUPPORTED ? 0 : 1),
               testing::ExitedWithCode(0), "");
-  unsetenv("LOCKSTEP_HOST_CUDA_CAPABILITY");
+  unsetenv("CUDA_ON_HOST_CAPABILITY");
 }
 
 TEST_F(CublasLtOnHostDeathTest, MemoryOfTheHostIsOutOfReach) {

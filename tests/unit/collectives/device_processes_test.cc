@@ -49,7 +49,7 @@ class DeviceProcessesTest : public ::testing::TestWithParam<Case> {
 #ifdef LOCKSTEP_TEST_ON_GPU
     if (GetParam().gpus > 1) GTEST_SKIP() << "how many GPUs there are is not asked before the fork";
 #endif
-    ::setenv("LOCKSTEP_HOST_CUDA_PEER_ACCESS", GetParam().peer_access ? "1" : "0", 1);
+    ::setenv("CUDA_ON_HOST_PEER_ACCESS", GetParam().peer_access ? "1" : "0", 1);
   }
 };
 

@@ -14,8 +14,8 @@ Gpus Open() {
   const char* library = "liblockstep-cuda.so";
 #else
   const char* library = "liblockstep-cuda-on-host.so";
-  ::setenv("LOCKSTEP_HOST_CUDA_DEVICES", "4", 1);
-  ::setenv("LOCKSTEP_HOST_CUDA_MEMORY", "268435456", 1);
+  ::setenv("CUDA_ON_HOST_DEVICES", "4", 1);
+  ::setenv("CUDA_ON_HOST_MEMORY", "268435456", 1);
 #endif
   const auto path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / library;
   ::setenv("LOCKSTEP_CUDA_PLUGIN", path.c_str(), 1);

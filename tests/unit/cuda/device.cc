@@ -17,8 +17,8 @@ constexpr const char* kLibrary = LOCKSTEP_BIN_DIR "/liblockstep-cuda-on-host.so"
 
 void CudaDeviceTest::SetUp() {
   ::setenv("LOCKSTEP_CUDA_PLUGIN", kLibrary, 1);
-  ::setenv("LOCKSTEP_HOST_CUDA_DEVICES", "2", 1);
-  ::setenv("LOCKSTEP_HOST_CUDA_MEMORY", "1073741824", 1);
+  ::setenv("CUDA_ON_HOST_DEVICES", "2", 1);
+  ::setenv("CUDA_ON_HOST_MEMORY", "1073741824", 1);
   std::string why;
   plugin_ = CudaPlugin::Open(&why);
   ASSERT_TRUE(plugin_) << why;
