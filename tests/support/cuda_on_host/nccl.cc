@@ -18,7 +18,7 @@
 
 // NCCL over memory that the ranks share, be they threads or processes. An operation blocks its stream until
 // all ranks have come to it, as NCCL's kernels do; a rank that dies is not noticed; sums are not added in the
-// order of ranks. LOCKSTEP_HOST_NCCL_VERSION is the version it says it is, as NCCL codes it.
+// order of ranks. NCCL_ON_HOST_VERSION is the version it says it is, as NCCL codes it.
 
 using namespace lockstep::cuda_on_host;
 
@@ -57,7 +57,7 @@ Group* Map(int fd) {
 }
 
 int Version() {
-  const char* code = std::getenv("LOCKSTEP_HOST_NCCL_VERSION");
+  const char* code = std::getenv("NCCL_ON_HOST_VERSION");
   return code == nullptr ? NCCL_VERSION_CODE : std::atoi(code);
 }
 
