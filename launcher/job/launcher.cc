@@ -100,7 +100,9 @@ Status Launcher::StartServing() {
   const spec::TrainingJob& job = options_.job;
   const int world_size = static_cast<int>(assignment_.processes.size()) * WorkerOf(job).replicas;
   metrics_ = std::make_unique<telemetry::JobMetrics>(LabelsOf(job));
-  state_ = std::make_unique<telemetry::JobState>(DescriptionOf(job, world_size), *metrics_,
+  telemetry::JobDescription description = DescriptionOf(job, world_size);
+  description.attempt = static_cast<int>(options_.attempt);
+  state_ = std::make_unique<telemetry::JobState>(std::move(description), *metrics_,
                                                  std::chrono::steady_clock::now());
   const auto rule = job.trainer ? telemetry::HangRule::ForTrainer(job.run_policy.progress_deadline)
                                 : telemetry::HangRule::ForProgram(job.run_policy.progress_deadline);
@@ -171,9 +173,12 @@ Status Launcher::Join() {
   return {};
 }
 
-int Launcher::Run() {
+Outcome Launcher::Run() {
   loop_->Run();
-  return exit_code_;
+  return {.exit_code = exit_code_,
+          .message = end_message_,
+          .asked_to_stop = stop_requests_ > 0,
+          .failure = exit_code_ == contract::kExitDone ? std::nullopt : first_failure_};
 }
 
 void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
@@ -185,6 +190,7 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   }
   placement::GenerationFacts facts;
   facts.generation = start.generation;
+  facts.attempt = options_.attempt;
   facts.run = start.store_id;
   facts.self = static_cast<size_t>(options_.replica);
   for (const rendezvous::Member& member : start.replicas) {
@@ -367,6 +373,7 @@ void Launcher::Finish(int exit_code, const std::string& message) {
   if (!message.empty()) line += ": " + message;
   succeeded ? Say(line) : SayAlways(line);
   exit_code_ = exit_code;
+  end_message_ = message;
   loop_->Stop();
 }
 

@@ -37,9 +37,9 @@ class Launcher {
   explicit Launcher(RunOptions options);
   ~Launcher();
 
-  // Everything that can go wrong before a process runs. After it Run() returns the exit code.
+  // Everything that can go wrong before a process runs. After it Run() returns how the job ended.
   Status Start();
-  int Run();
+  Outcome Run();
 
  private:
   Status Assign();
@@ -111,6 +111,7 @@ class Launcher {
   std::optional<rendezvous::FailureReport> first_failure_;
   int stop_requests_ = 0;
   int exit_code_ = 0;
+  std::string end_message_;
 };
 
 }  // namespace lockstep::job
