@@ -43,6 +43,8 @@ class ClusterTest(unittest.TestCase):
         self.plane.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace, "labels": {
             "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}}})
         self.addCleanup(self.plane.api.delete, f"/api/v1/namespaces/{self.namespace}", True)
+        # No pod is admitted before it is there.
+        self.wait_until(lambda: self.get("serviceaccount", "default"), "the namespace has its service account")
 
     def kubectl(self, *words: str, text: str | None = None, timeout: float = 60) -> str:
         """What kubectl prints; the test fails with what it says on its error stream where it fails."""

@@ -106,6 +106,13 @@ class Nodes:
     def plug_cable(self, index: int) -> None:
         ip("link", "set", f"ls{self._network.number}-{index}", "up")
 
+    def processes(self, index: int, program: str) -> list:
+        """The pids, as this machine has them, of what runs `program` in the node's pods."""
+        # The kernel keeps fifteen characters of a program's name.
+        return [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/comm")
+                if read(path).strip() == program[:15]
+                and f"/{self._network.bridge}-{index}/" in read(path.parent / "cgroup")]
+
     def ready(self, index: int) -> bool:
         """Whether the API server has the node as Ready."""
         nodes = self.plane.api.get("/api/v1/nodes")["items"]
@@ -234,6 +241,14 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
             for name, value in json.loads(kept.read_text()).items():
                 kernel_setting(name).write_text(value)
             kept.unlink()
+
+
+def read(path: pathlib.Path) -> str:
+    """What is in a file of /proc; nothing, if its process has ended."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def kernel_setting(name: str) -> pathlib.Path:
