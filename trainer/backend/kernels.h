@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "trainer/tensor/bfloat16.h"
 #include "trainer/tensor/dtype.h"
 
 // What a Backend makes: kernels for one layer, with everything they need cached for each batch size they have
@@ -46,6 +48,13 @@ class DenseKernel {
   virtual void KernelChanged(int64_t begin, int64_t end) = 0;
   // The same of the bias, for backends that keep it in another type too.
   virtual void BiasChanged(int64_t /*begin*/, int64_t /*end*/) {}
+  // Copies of the variables in BFloat16, in the same order, that the backend's optimizers can write
+  // (UpdateBuffers::rounded), instead of the two above; null where it keeps none, or none such.
+  struct Rounded {
+    BFloat16* kernel = nullptr;
+    BFloat16* bias = nullptr;
+  };
+  virtual Rounded rounded() const { return {}; }
 
   virtual void Forward(int64_t n, const void* x, void* y) = 0;
   // Writes dkernel, dbias and, unless null, dx. `dy` is overwritten (by the gradient before the activation).
@@ -88,6 +97,13 @@ class LossKernel {
                        LossSums* sums) = 0;
 };
 
+// Elements [begin, end) of the flat parameters, rounded to BFloat16, are to lie at `to`.
+struct RoundedCopy {
+  int64_t begin = 0;
+  int64_t end = 0;
+  BFloat16* to = nullptr;
+};
+
 // Pointers to whole flat buffers, indexed by the same offsets.
 struct UpdateBuffers {
   float* parameters = nullptr;
@@ -95,6 +111,8 @@ struct UpdateBuffers {
   float* slots[2] = {nullptr, nullptr};
   // In the backend's memory, read when the work runs: instead of SgdStep::learning_rate or AdamStep::alpha.
   const float* rate = nullptr;
+  // Written along with the parameters: what kernels of the same backend have as rounded(). Ascending.
+  std::span<const RoundedCopy> rounded;
 };
 
 // g = gradient + 2 · l2 · w in each; Keras' formulas (keras/src/optimizers/{sgd,adam}.py).

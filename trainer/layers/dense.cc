@@ -70,4 +70,8 @@ void Dense::ParametersChanged(int index, int64_t begin, int64_t end) {
   index == kKernel ? kernel_->KernelChanged(begin, end) : kernel_->BiasChanged(begin, end);
 }
 
+BFloat16* Dense::rounded(int index) const {
+  return index == kKernel ? kernel_->rounded().kernel : kernel_->rounded().bias;
+}
+
 }  // namespace lockstep::trainer

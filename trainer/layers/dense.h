@@ -26,6 +26,7 @@ class Dense final : public Layer {
 
   void Bind(const std::vector<BoundVariable>& variables) override;
   void ParametersChanged(int index, int64_t begin, int64_t end) override;
+  BFloat16* rounded(int index) const override;
 
   void Forward(int64_t n, const void* x, void* y) override { kernel_->Forward(n, x, y); }
   void Backward(int64_t n, const void* x, const void* y, void* dy, void* dx) override {

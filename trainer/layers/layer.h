@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trainer/layers/initializer.h"
+#include "trainer/tensor/bfloat16.h"
 #include "trainer/tensor/dtype.h"
 #include "trainer/tensor/shape.h"
 
@@ -49,6 +50,9 @@ class Layer {
   virtual void Bind(const std::vector<BoundVariable>& variables) = 0;
   // Elements [begin, end) of variable `index`, as stored, changed.
   virtual void ParametersChanged(int index, int64_t begin, int64_t end) = 0;
+  // A copy of variable `index` in BFloat16 that an optimizer of the model's backend can write as well, or
+  // null.
+  virtual BFloat16* rounded(int /*index*/) const { return nullptr; }
 
   // See DenseKernel: x, dx have the input's type, y output_type(), dy output_gradient_type().
   virtual void Forward(int64_t n, const void* x, void* y) = 0;

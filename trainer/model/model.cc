@@ -108,10 +108,27 @@ struct Model::Impl {
                                     .offset = layout.total,
                                     .size = spec.stored_size,
                                     .l2 = spec.l2});
+        BFloat16* rounded = stage.layer->rounded(static_cast<int>(stage.offsets.size()) - 1);
+        if (rounded != nullptr)
+          rounded_copies.push_back({layout.total, layout.total + spec.stored_size, rounded});
         layout.total += PadVariable(spec.stored_size);
         canonical_size += spec.shape.num_elements();
       }
       stage.end = layout.total;
+    }
+  }
+
+  // What layers have made of variables in this range is made anew, unless an optimizer has done that.
+  void Renew(int64_t begin, int64_t end, bool rounded_already) {
+    for (Stage& stage : stages) {
+      for (size_t i = 0; i < stage.offsets.size(); ++i) {
+        const auto index = static_cast<int>(i);
+        if (rounded_already && stage.layer->rounded(index) != nullptr) continue;
+        const int64_t offset = stage.offsets[i];
+        const int64_t from = std::max<int64_t>(begin - offset, 0);
+        const int64_t to = std::min(end - offset, stage.layer->variables()[i].stored_size);
+        if (from < to) stage.layer->ParametersChanged(index, from, to);
+      }
     }
   }
 
@@ -165,6 +182,7 @@ struct Model::Impl {
   std::unique_ptr<LossKernel> loss;
   Buffer sums;
   ParameterLayout layout;
+  std::vector<RoundedCopy> rounded_copies;
   int64_t canonical_size = 0;
   bool recordable = true;
   std::span<float> parameters;
@@ -223,16 +241,11 @@ void Model::Initialize(uint64_t seed) {
   ParametersChanged(0, impl_->layout.total);
 }
 
-void Model::ParametersChanged(int64_t begin, int64_t end) {
-  for (Impl::Stage& stage : impl_->stages) {
-    for (size_t i = 0; i < stage.offsets.size(); ++i) {
-      const int64_t offset = stage.offsets[i];
-      const int64_t from = std::max<int64_t>(begin - offset, 0);
-      const int64_t to = std::min(end - offset, stage.layer->variables()[i].stored_size);
-      if (from < to) stage.layer->ParametersChanged(static_cast<int>(i), from, to);
-    }
-  }
-}
+void Model::ParametersChanged(int64_t begin, int64_t end) { impl_->Renew(begin, end, false); }
+
+std::span<const RoundedCopy> Model::rounded_copies() const { return impl_->rounded_copies; }
+
+void Model::ParametersUpdated(int64_t begin, int64_t end) { impl_->Renew(begin, end, true); }
 
 void Model::EnqueueTrainStep(const void* inputs, const void* labels, int64_t n, float scale,
                              const GradientsReady& on_gradients_ready) {

@@ -57,6 +57,12 @@ class Model {
   // ImportCanonical for the whole. (Initialize does it itself.)
   void ParametersChanged(int64_t begin, int64_t end);
 
+  // Derived copies that an optimizer of the same backend writes along with the parameters, if it is given
+  // them (UpdateBuffers::rounded). ParametersUpdated then takes the place of ParametersChanged, and makes
+  // anew the other copies only.
+  std::span<const RoundedCopy> rounded_copies() const;
+  void ParametersUpdated(int64_t begin, int64_t end);
+
   // Called as gradients [begin, end) are complete; the ranges follow one another from 0 to layout().total. By
   // then the step reads neither these gradients nor the parameters in this range any more, so that they may
   // be sent, or even updated, while it goes on.

@@ -216,7 +216,7 @@ void DeviceReplicated::Enqueue(const Batch& batch, bool measured) {
   } else {
     SumOverRanks(measured);
   }
-  model_->ParametersChanged(0, model_->layout().total);
+  model_->ParametersUpdated(0, model_->layout().total);
 }
 
 // The sums are enqueued behind the whole pass, so that no wait for another process holds it up; on the device
@@ -247,7 +247,10 @@ void DeviceReplicated::SumOverRanks(bool measured) {
 }
 
 void DeviceReplicated::Update(size_t begin, size_t end) {
-  UpdateBuffers buffers{.parameters = state_.as<float>(), .gradients = gradients_, .rate = rate_};
+  UpdateBuffers buffers{.parameters = state_.as<float>(),
+                        .gradients = gradients_,
+                        .rate = rate_,
+                        .rounded = model_->rounded_copies()};
   for (int i = 0; i < optimizer_->slots(); ++i) {
     buffers.slots[i] = state_.as<float>() + static_cast<size_t>(1 + i) * stride_;
   }

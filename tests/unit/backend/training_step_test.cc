@@ -42,15 +42,20 @@ class Training {
     l2_ranges_ = model_.layout().l2_ranges();
   }
 
+  // The optimizer writes the copies that layers keep in BFloat16, or they are made anew.
+  bool fused = true;
+
   // All of a step but the rate, which Prepare sets.
   void Enqueue(int64_t n) {
     model_.EnqueueTrainStep(inputs_.data(), labels_.data(), n, 1.0f / static_cast<float>(n), {});
     const UpdateBuffers buffers{.parameters = flat_[0].as<float>(),
                                 .gradients = flat_[1].as<float>(),
                                 .slots = {flat_[2].as<float>(), flat_[3].as<float>()},
-                                .rate = rate_.data()};
+                                .rate = rate_.data(),
+                                .rounded = fused ? model_.rounded_copies() : std::span<const RoundedCopy>()};
     optimizer_->Update(1, buffers, 0, model_.layout().total, l2_ranges_);
-    model_.ParametersChanged(0, model_.layout().total);
+    fused ? model_.ParametersUpdated(0, model_.layout().total)
+          : model_.ParametersChanged(0, model_.layout().total);
   }
   void Prepare() {
     const float rate = optimizer_->Rate(++steps_);
@@ -125,6 +130,13 @@ TEST_P(TrainingStepTest, LossesAreThoseOfTheProcessorInFloat32) {
     ASSERT_NEAR(last, there.Step(n), tolerance * (1 + std::abs(last))) << i;
   }
   EXPECT_LT(last, 2.2);  // from log 10: it learns
+}
+
+TEST_P(TrainingStepTest, CopiesThatTheOptimizerWritesAreThoseMadeAnew) {
+  Training fused(backend(), test_case().precision), anew(backend(), test_case().precision);
+  anew.fused = false;
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(fused.Step(), anew.Step()) << i;
+  EXPECT_EQ(fused.Parameters(), anew.Parameters());
 }
 
 TEST_P(DeviceStepTest, ARecordedStepGivesTheSameBits) {

@@ -123,6 +123,46 @@ TEST_P(UpdateTest, TheRateMayLieInTheBackendsMemory) {
   EXPECT_EQ(sgd_there.Fetch(), sgd.Fetch());
 }
 
+class DeviceUpdateTest : public UpdateTest {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceUpdateTest);
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceUpdateTest,
+                         testing::Combine(testing::ValuesIn(TestDevices()), testing::Values(AnyCase())),
+                         TestName<AnyCase>);
+
+// More copies than one launch takes, at places of every kind.
+TEST_P(DeviceUpdateTest, WritesRoundedCopies) {
+  constexpr uint16_t kUntouched = 0x1234;
+  std::vector<RoundedCopy> copies;
+  std::vector<OnBackend<BFloat16>> memory;
+  for (int64_t begin = 0, width = 1; begin + width <= static_cast<int64_t>(kCount); begin += width + 1) {
+    width = width % 41 + 3;
+    if (begin + width > static_cast<int64_t>(kCount)) break;
+    memory.emplace_back(backend(), std::vector<BFloat16>(static_cast<size_t>(width), BFloat16{kUntouched}));
+    copies.push_back({begin, begin + width, memory.back().data()});
+  }
+  ASSERT_GT(copies.size(), 40u);
+  const int64_t first = 10, last = kCount - 10;
+  for (const bool momentum : {false, true}) {
+    const FlatBuffers buffers(backend());
+    UpdateBuffers view = buffers.View();
+    view.rounded = copies;
+    if (momentum) {
+      backend().Sgd(kSgd, view, first, last);
+    } else {
+      backend().Adam(kAdam, view, first, last);
+    }
+    const auto w = buffers.w.Fetch();
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const auto rounded = memory[i].Fetch();
+      for (int64_t at = copies[i].begin; at < copies[i].end; ++at) {
+        const bool inside = at >= first && at < last;
+        const uint16_t wanted = inside ? ToBFloat16(w[static_cast<size_t>(at)]).bits : kUntouched;
+        ASSERT_EQ(rounded[static_cast<size_t>(at - copies[i].begin)].bits, wanted) << at;
+      }
+    }
+  }
+}
+
 TEST_P(UpdateTest, SumOfSquaresIsInDouble) {
   for (const size_t count : {1, 31, 100003, 3000000}) {
     const auto values = RandomValues(count, 4);

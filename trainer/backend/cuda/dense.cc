@@ -57,6 +57,8 @@ class Dense final : public DenseKernel {
     RoundToBFloat16(variables_.bias, bias_copy_.as<BFloat16>(), begin, end, context_);
   }
 
+  Rounded rounded() const override { return {kernel_copy_.as<BFloat16>(), bias_copy_.as<BFloat16>()}; }
+
   void Forward(int64_t n, const void* x, void* y) override {
     PlanFor(n, CommonAlignment(x, y, weights(), bias(), variables_.dkernel))
         .forward->Run(x, weights(), y, bias());

@@ -36,6 +36,7 @@ class DenseOnDevice final : public DenseKernel {
     UseDevice(ordinal_);
     kernel_->BiasChanged(begin, end);
   }
+  Rounded rounded() const override { return kernel_->rounded(); }
   void Forward(int64_t n, const void* x, void* y) override {
     UseDevice(ordinal_);
     kernel_->Forward(n, x, y);

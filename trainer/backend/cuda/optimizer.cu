@@ -47,12 +47,40 @@ struct MomentumRule {
   }
 };
 
+// The copies that a launch writes; a launch more for each kMostCopies.
+constexpr int kMostCopies = 32;
+struct Copies {
+  int count;
+  RoundedCopy copies[kMostCopies];
+};
+
+// Elements [first, first + kCount) of what is written to the parameters.
+template <int kCount>
+__device__ void WriteCopies(const Copies& copies, int64_t first, const Pack<float, kCount>& w) {
+  for (int i = 0; i < copies.count; ++i) {
+    const int64_t begin = copies.copies[i].begin, end = copies.copies[i].end;
+    if (first >= end || first + kCount <= begin) continue;
+    BFloat16* to = copies.copies[i].to + (first - begin);
+    if (first >= begin && first + kCount <= end && (first - begin) % kCount == 0) {
+      Pack<BFloat16, kCount> rounded;
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) Round(w.values[j], &rounded.values[j]);
+      StorePack(to, rounded);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) {
+        if (first + j >= begin && first + j < end) Round(w.values[j], to + j);
+      }
+    }
+  }
+}
+
 // A thread has one pack of each buffer, or its elements within the range where that ends inside the pack.
 // (At least one block a processor: said, because ptxas else takes 32 registers as its aim and spills.)
-template <typename Rule>
+template <typename Rule, bool kCopies>
 __global__ void __launch_bounds__(kThreads, 1)
     Update(Rule rule, const float* rate_in_memory, float* parameters, const float* gradients, float* slot0,
-           float* slot1, int64_t begin, int64_t end, bool aligned) {
+           float* slot1, int64_t begin, int64_t end, bool aligned, const __grid_constant__ Copies copies) {
   const int64_t first = (begin / kPack + static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kPack;
   if (first >= end) return;
   const float rate = rate_in_memory != nullptr ? *rate_in_memory : rule.rate();
@@ -68,6 +96,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       rule(rate, g.values[i], &w.values[i], &s0.values[i], &s1.values[i]);
     }
     StorePack(parameters + first, w);
+    if constexpr (kCopies) WriteCopies(copies, first, w);
     if constexpr (Rule::kSlots > 0) StorePack(slot0 + first, s0);
     if constexpr (Rule::kSlots > 1) StorePack(slot1 + first, s1);
     return;
@@ -75,21 +104,42 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int64_t i = first > begin ? first : begin; i < end && i < first + kPack; ++i) {
     rule(rate, gradients[i], parameters + i, Rule::kSlots > 0 ? slot0 + i : nullptr,
          Rule::kSlots > 1 ? slot1 + i : nullptr);
+    if constexpr (kCopies) WriteCopies<1>(copies, i, {{parameters[i]}});
   }
+}
+
+// Takes those of `rounded` that have a part in [begin, end), and returns where it had to stop.
+int64_t Take(std::span<const RoundedCopy> rounded, int64_t begin, int64_t end, Copies* copies) {
+  copies->count = 0;
+  for (const RoundedCopy& copy : rounded) {
+    if (copy.end <= begin || copy.begin >= end) continue;
+    if (copies->count == kMostCopies) return copy.begin;
+    copies->copies[copies->count++] = copy;
+  }
+  return end;
 }
 
 template <typename Rule>
 void Enqueue(const Rule& rule, const UpdateBuffers& buffers, int64_t begin, int64_t end,
              const KernelContext& context) {
-  if (begin >= end) return;
-  const int64_t packs = CeilDiv(end, kPack) - begin / kPack;
-  const auto blocks = static_cast<unsigned>(CeilDiv(packs, kThreads));
   float* slot0 = Rule::kSlots > 0 ? buffers.slots[0] : nullptr;
   float* slot1 = Rule::kSlots > 1 ? buffers.slots[1] : nullptr;
   const bool aligned =
       Aligned(sizeof(Pack<float, kPack>), buffers.parameters, buffers.gradients, slot0, slot1);
-  LOCKSTEP_LAUNCH(Update<Rule>, blocks, kThreads, 0, context.stream, rule, buffers.rate, buffers.parameters,
-                  buffers.gradients, slot0, slot1, begin, end, aligned);
+  while (begin < end) {
+    Copies copies;
+    const int64_t stop = Take(buffers.rounded, begin, end, &copies);
+    const int64_t packs = CeilDiv(stop, kPack) - begin / kPack;
+    const auto blocks = static_cast<unsigned>(CeilDiv(packs, kThreads));
+    if (copies.count > 0) {
+      LOCKSTEP_LAUNCH((Update<Rule, true>), blocks, kThreads, 0, context.stream, rule, buffers.rate,
+                      buffers.parameters, buffers.gradients, slot0, slot1, begin, stop, aligned, copies);
+    } else {
+      LOCKSTEP_LAUNCH((Update<Rule, false>), blocks, kThreads, 0, context.stream, rule, buffers.rate,
+                      buffers.parameters, buffers.gradients, slot0, slot1, begin, stop, aligned, copies);
+    }
+    begin = stop;
+  }
 }
 
 }  // namespace
