@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -131,6 +132,9 @@ TEST_F(CudaPluginTest, TheRealLibraryOpensAndSaysWhatThereIs) {
   const int devices = plugin->entry().device_count(&why);
   if (devices > 0) GTEST_SKIP() << "here are " << devices << " devices, which the gpu tests use";
   EXPECT_THAT(why, HasSubstr("cudaError"));
+  if (!std::filesystem::exists("/proc/driver/nvidia")) {
+    EXPECT_THAT(why, HasSubstr("there is no NVIDIA driver"));
+  }
   // And again: it is a state, not an accident.
   EXPECT_EQ(plugin->entry().device_count(&why), 0);
   EXPECT_THROW(MakeBackend({.device = "GPU"}), Unsupported);

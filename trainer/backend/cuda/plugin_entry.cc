@@ -13,9 +13,15 @@ int DeviceCount(std::string* why) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0) return count;
   cudaGetLastError();  // it is no failure of a later call
-  *why = error == cudaSuccess
-             ? "CUDA sees no device"
-             : std::string("CUDA: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")";
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  if (error == cudaSuccess) {
+    *why = "CUDA sees no device";
+  } else if (error == cudaErrorInsufficientDriver && driver == 0) {
+    *why = "there is no NVIDIA driver (cudaErrorInsufficientDriver)";
+  } else {
+    *why = std::string("CUDA: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")";
+  }
   return 0;
 }
 
