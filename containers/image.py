@@ -2,6 +2,7 @@
 """Makes Lockstep's images without a container daemon: the programs, the libraries they load, and nothing else.
 
     image.py rootfs OUT --bin build/release/bin [--operator]     a folder: what the image holds
+    image.py bundle OUT --bin build/release/bin                  a folder to copy into another image: the launcher alone
     image.py archive OUT.tar ROOTFS --name NAME [--gzip]         an OCI archive of it: `ctr images import`, `podman load`
 
 The programs are taken as they were compiled on Debian 12, their libraries from the machine that this runs on, as
@@ -24,6 +25,9 @@ import sys
 import tarfile
 
 USER = 65532
+# What a bundle leaves to the image that it is copied into: two of one C library in a process do not go together.
+OF_THE_SYSTEM = ("libc6", "libgcc-s1", "libstdc++6")
+OLDEST_GLIBC = (2, 34)  # that a bundle may ask for: Ubuntu 22.04 has 2.35, NGC's images have that or a later one
 MULTIARCH = "usr/lib/x86_64-linux-gnu"
 
 
@@ -82,6 +86,32 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list) -> No
         documents = out / "usr/share/doc" / name
         documents.mkdir(parents=True)
         shutil.copyfile(f"/usr/share/doc/{name}/copyright", documents / "copyright")
+
+
+def make_bundle(out: pathlib.Path, binaries: pathlib.Path) -> None:
+    """Fills `out`, which must not exist, with bin/lockstep and lib/: it works in any place, on any system with OLDEST_GLIBC.
+
+    The libraries are found by what is written in the files and not by an environment variable, which the user's program
+    would inherit.
+    """
+    (out / "bin").mkdir(parents=True)
+    (out / "lib").mkdir()
+    program = out / "bin/lockstep"
+    subprocess.run(["strip", "--strip-unneeded", "-o", str(program), str(binaries / "lockstep")], check=True)
+    program.chmod(0o755)
+    files = {program: "$ORIGIN/../lib"}
+    for library, package in packages_of(set(libraries(binaries / "lockstep"))).items():
+        if package.split(":")[0] not in OF_THE_SYSTEM:
+            target = out / "lib" / library.name
+            shutil.copyfile(library.resolve(), target)
+            files[target] = "$ORIGIN"
+    for file, path in files.items():
+        # RPATH and not RUNPATH, which holds for a library's own needs only.
+        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", path, str(file)], check=True)
+        symbols = subprocess.run(["objdump", "-T", str(file)], check=True, capture_output=True, text=True).stdout
+        newest = max(((int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols)), default=(0, 0))
+        if newest > OLDEST_GLIBC:
+            raise SystemExit(f"image.py: {file.name} needs glibc {newest[0]}.{newest[1]}")
 
 
 def layer(rootfs: pathlib.Path) -> bytes:
@@ -151,6 +181,9 @@ def main() -> int:
     rootfs.add_argument("out", type=pathlib.Path)
     rootfs.add_argument("--bin", type=pathlib.Path, required=True, help="where lockstep and lockstep-trainer were compiled to")
     rootfs.add_argument("--operator", action="store_true", help="the launcher alone, which is all that the operator needs")
+    bundle = commands.add_parser("bundle")
+    bundle.add_argument("out", type=pathlib.Path)
+    bundle.add_argument("--bin", type=pathlib.Path, required=True)
     archive = commands.add_parser("archive")
     archive.add_argument("out", type=pathlib.Path)
     archive.add_argument("rootfs", type=pathlib.Path)
@@ -160,6 +193,9 @@ def main() -> int:
     os.umask(0o022)
     if arguments.command == "rootfs":
         make_rootfs(arguments.out, arguments.bin, ["lockstep"] + ([] if arguments.operator else ["lockstep-trainer"]))
+        print(f"{arguments.out}: {size_of(arguments.out) / 1e6:.1f} MB")
+    elif arguments.command == "bundle":
+        make_bundle(arguments.out, arguments.bin)
         print(f"{arguments.out}: {size_of(arguments.out) / 1e6:.1f} MB")
     else:
         make_archive(arguments.out, arguments.rootfs, arguments.name, ["/usr/bin/lockstep"], arguments.gzip)

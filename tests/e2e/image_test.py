@@ -1,6 +1,7 @@
 """The images hold what the programs need and nothing else."""
 
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -43,6 +44,16 @@ class ImageTest(unittest.TestCase):
             archives.append(self.folder / f"{name}.tar")
             image.make_archive(archives[-1], self.operator, "lockstep.dev/x:1", ["/usr/bin/lockstep"])
         self.assertEqual(archives[0].read_bytes(), archives[1].read_bytes())
+
+    def test_the_launcher_for_other_images_brings_its_libraries_wherever_it_lies(self):
+        made, moved = self.folder / "made", self.folder / "moved"
+        image.make_bundle(made, fixture.bin_folder())
+        made.rename(moved)
+        program = moved / "bin/lockstep"
+        version = subprocess.run([str(program), "version"], env={}, text=True, capture_output=True, check=False)
+        self.assertRegex(version.stdout, r"^lockstep [0-9.]+\n$", version.stderr)
+        brought = [path.resolve() for path in image.libraries(program) if moved in path.resolve().parents]
+        self.assertEqual(sorted(brought), sorted((moved / "lib").iterdir()))
 
 
 if __name__ == "__main__":
