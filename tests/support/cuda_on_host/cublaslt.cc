@@ -122,7 +122,7 @@ struct Problem {
         if (!wide && !narrow) return false;
         break;
       case CUBLAS_COMPUTE_32F_FAST_TF32:
-        if (!wide) return false;
+        if (!wide || major < kAmpere) return false;
         break;
       default:
         return false;

@@ -51,9 +51,10 @@ Matmul::Layout Matmul::MakeLayout(const Matrix& matrix) {
 }
 
 void Matmul::Describe(const MatmulOptions& options) {
-  const cublasComputeType_t compute = options.tf32 && options.a.type == DataType::kFloat32
-                                          ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                          : CUBLAS_COMPUTE_32F;
+  constexpr int kFirstWithTf32 = 80;  // Ampere
+  const bool tf32 =
+      options.tf32 && options.a.type == DataType::kFloat32 && context_.capability >= kFirstWithTf32;
+  const cublasComputeType_t compute = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   LOCKSTEP_CUBLAS(cublasLtMatmulDescCreate(description_.Receive(), compute, CUDA_R_32F));
   const auto set = [&](cublasLtMatmulDescAttributes_t what, auto value) {
     LOCKSTEP_CUBLAS(cublasLtMatmulDescSetAttribute(description_.get(), what, &value, sizeof value));

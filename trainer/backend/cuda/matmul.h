@@ -25,7 +25,7 @@ struct MatmulOptions {
   bool transpose_b = false;
   bool bias = false;  // + bias [n], of the output's type
   bool relu = false;  // after the bias
-  bool tf32 = false;  // float32 inputs may be rounded to TF32
+  bool tf32 = false;  // float32 inputs may be rounded to TF32, where the device has it
   // In bytes, what all pointers of all calls are multiples of, the bias' too.
   size_t alignment = 64;
 };
