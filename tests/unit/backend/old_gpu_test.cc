@@ -28,9 +28,9 @@ bool RefusesBFloat16AndTakesTf32AsFloat32() {
 
 TEST(OldGpuDeathTest, RefusesBFloat16AndTakesTf32AsFloat32) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  setenv("LOCKSTEP_HOST_CUDA_CAPABILITY", "75", 1);
+  setenv("CUDA_ON_HOST_CAPABILITY", "75", 1);
   EXPECT_EXIT(std::exit(RefusesBFloat16AndTakesTf32AsFloat32() ? 0 : 1), testing::ExitedWithCode(0), "");
-  unsetenv("LOCKSTEP_HOST_CUDA_CAPABILITY");
+  unsetenv("CUDA_ON_HOST_CAPABILITY");
 }
 
 }  // namespace
