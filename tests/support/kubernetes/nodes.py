@@ -4,6 +4,7 @@ A node has its own processes, mounts and network, so that it can be cut off as a
 process, and all that runs in it is gone), the kubelet alone, or the cable. Its disk is a folder of the cluster's and stays.
 """
 
+import errno
 import json
 import pathlib
 import shutil
@@ -262,15 +263,20 @@ def control_group_roots() -> list:
 
 
 def remove_control_group(group: pathlib.Path) -> None:
-    """Removes an empty control group and those in it."""
+    """Removes a control group and those in it. Their processes have been killed, but may not be gone yet."""
     if not group.exists():
         return
     for child in group.iterdir():
         if child.is_dir():
             remove_control_group(child)
-    wait_until(lambda: not list_processes(group), f"{group} is empty", 10)
-    group.rmdir()
 
+    def removed() -> bool:
+        try:
+            group.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        return True
 
-def list_processes(group: pathlib.Path) -> list:
-    return (group / "cgroup.procs").read_text().split()
+    wait_until(removed, f"{group} can be removed", 10)
