@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "launcher/ledger/claim_file.h"
 #include "tests/support/temporary_folder.h"
@@ -132,6 +133,39 @@ TEST(DeviceLedgerTest, TakesNoNoticeOfTheDead) {
   const auto next = Take(folder, {Most()});
   EXPECT_TRUE(next.ok()) << next.status().message();
   EXPECT_EQ(ClaimFiles(folder), 1u);  // its own
+}
+
+// Two users in a folder of root's with the sticky bit, as /run/lock is.
+TEST(DeviceLedgerTest, IsSharedByUsersWhoDoNotTrustOneAnother) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become somebody else";
+  constexpr uid_t kNobody = 65534;
+  const TemporaryFolder folder;
+  ASSERT_EQ(::chmod(folder.path().c_str(), 01777), 0);
+  const auto as_nobody = [&](const std::function<bool()>& holds) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(::setuid(kNobody) == 0 && holds() ? 0 : 1);
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  };
+  auto mine = Take(folder, {Most()});
+  ASSERT_TRUE(mine.ok());
+  EXPECT_TRUE(as_nobody([&] {
+    const auto refused = Take(folder, {Most()});
+    return refused.status().code() == StatusCode::kFailedPrecondition &&
+           refused.status().message().find(" of root (pid") != std::string::npos;
+  }));
+  *mine = std::move(*Take(folder, {}));  // given back; the lock file stays root's
+  EXPECT_TRUE(as_nobody([&] {
+    const auto taken = Take(folder, {Most()});
+    return taken.ok() && ClaimFiles(folder) == 1;
+  }));
+  // A file that its owner keeps from others holds nobody up.
+  const std::string secret = folder.Write("lockstep-device-" + std::string(kDevice) + ".99.claim", "secret");
+  ASSERT_EQ(::chmod(secret.c_str(), 0600), 0);
+  const UniqueFd held(::open(secret.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  EXPECT_TRUE(as_nobody([&] { return Take(folder, {Most()}).ok(); }));
 }
 
 TEST(DeviceLedgerTest, NamesAFileThatIsNoClaim) {
