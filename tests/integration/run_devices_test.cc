@@ -58,6 +58,22 @@ TEST_F(RunDevicesTest, GivesEachRankAGpuOfItsOwn) {
   }
 }
 
+// The guides' two programs, on 0,1 and on 3,2.
+TEST_F(RunDevicesTest, KeepsToTheOrderOfAnInheritedPool) {
+  const nlohmann::json spec = OnGpus(ShellSpec(1, "echo on $CUDA_VISIBLE_DEVICES"));
+  for (const std::string pool : {"0,1", "3,2"}) {
+    JobRun::Options options = On("eight_h100");
+    options.environment.emplace_back("CUDA_VISIBLE_DEVICES", pool);
+    JobRun run(spec, options);
+    ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+    EXPECT_THAT(run.launcher().err(), HasSubstr("2 physical GPUs, 2 logical GPUs"));
+    for (const int rank : {0, 1}) {
+      EXPECT_THAT(run.Log(rank),
+                  HasSubstr("on GPU-" + std::string(8, pool[static_cast<size_t>(2 * rank)]) + "-"));
+    }
+  }
+}
+
 // The guides: "2 physical GPUs, 1 logical", and four virtual devices of 1 GiB.
 TEST_F(RunDevicesTest, DividesAGpu) {
   JobRun run(
@@ -189,6 +205,24 @@ TEST_F(RunDevicesTest, GoesOnWithoutAGpuThatFailed) {
                              "Xid 79 (GPU has fallen off the bus)\n"));
   EXPECT_THAT(err, HasSubstr("the job goes on with 7 processes instead of 8"));
   EXPECT_THAT(run.Log(2), HasSubstr("generation 1 of 7 on GPU-33333333"));
+}
+
+// No Xid error tells of it: the driver only stops answering.
+TEST_F(RunDevicesTest, GoesOnWithoutAGpuThatGotLost) {
+  JobRun::Options options = On("eight_h100");
+  options.environment.emplace_back("FAKE_NVML_EVENTS", folder_.File("events"));
+  JobRun run(OnGpus(ShellSpec(1, "[ $LOCKSTEP_GENERATION = 1 ] && exit 0; exec sleep 1000")), options);
+  const std::vector<pid_t> pids = run.Pids();
+  ASSERT_EQ(pids.size(), 8u) << run.launcher().err();
+  folder_.Write("events", "5 lost\n");
+  ASSERT_TRUE(WaitUntil([&] {
+    const nlohmann::json status = run.Status();
+    return status.is_object() && status["devices"][5].value("trouble", "") == "GPU is lost";
+  }));
+  ::kill(pids[5], SIGKILL);
+  EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(), HasSubstr("GPU 5 failed: GPU is lost; the job goes on with 7 processes"));
+  EXPECT_THAT(run.launcher().err(), HasSubstr("7 physical GPUs, 7 logical GPUs"));
 }
 
 TEST_F(RunDevicesTest, FailsAndNamesTheGpuWhereTheProcessesAreCounted) {
