@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   cli::AddValidate(app, action);
   cli::AddSchema(app, action);
   cli::AddDevices(app, action);
+  cli::AddOperator(app, action);
   cli::AddAgent(app, action);
   cli::AddVersion(app, action);
   try {

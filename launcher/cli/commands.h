@@ -15,6 +15,7 @@ namespace lockstep::cli {
 using Action = std::function<int()>;
 
 void AddAgent(CLI::App& app, Action& action);
+void AddOperator(CLI::App& app, Action& action);
 void AddRun(CLI::App& app, Action& action);
 void AddValidate(CLI::App& app, Action& action);
 void AddSchema(CLI::App& app, Action& action);

@@ -67,8 +67,10 @@ Json Probe(const char* path, int period, int failures) {
 Json Container(const ObservedJob& job, const spec::TrainingJob& manifest, const CreateJob& action,
                const ChildOptions& options) {
   const std::string file = std::string(kManifestFolder) + "/" + kManifestFile;
-  Json command = {"lockstep",  "agent",   "--manifest", file, "--attempt", std::to_string(action.attempt),
-                  "--run-dir", std::string(kRunFolder) + "/run"};
+  Json command = {"lockstep",   "agent",
+                  "--manifest", file,
+                  "--attempt",  std::to_string(action.attempt),
+                  "--run-dir",  std::string(kRunFolder) + "/run"};
   Json mounts = Json::array({{{"name", "lockstep-job"}, {"mountPath", kManifestFolder}, {"readOnly", true}},
                              {{"name", "lockstep-run"}, {"mountPath", kRunFolder}},
                              {{"name", "lockstep-tmp"}, {"mountPath", "/tmp"}},

@@ -164,6 +164,22 @@ Json StatusJson(const JobStatus& status) {
   return json;
 }
 
+Json StatusPatch(const JobStatus& status) {
+  Json patch = StatusJson(status);
+  const auto fill = [](Json& object, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (!object.contains(key)) object[key] = nullptr;
+    }
+  };
+  fill(patch, {"startTime", "completionTime", "progress", "lastFailure"});
+  if (patch["progress"].is_object()) {
+    fill(patch["progress"],
+         {"totalSteps", "percentage", "estimatedRemainingSeconds", "samplesPerSecond", "loss"});
+  }
+  if (patch["lastFailure"].is_object()) fill(patch["lastFailure"], {"process", "exitCode"});
+  return patch;
+}
+
 std::string TimeText(Time time) { return kube::FormatTime(time); }
 
 std::optional<Time> ReadTime(const Json& object, std::string_view key) {

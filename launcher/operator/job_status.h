@@ -87,6 +87,8 @@ struct JobStatus {
 // What is not as the operator writes it is taken as not there: a status is rebuilt, not trusted.
 JobStatus ReadStatus(const nlohmann::json& status);
 nlohmann::json StatusJson(const JobStatus& status);
+// The same as a merge patch: what is not there is taken away.
+nlohmann::json StatusPatch(const JobStatus& status);
 
 // "2026-01-31T12:00:00Z" and back; another RFC 3339 time too.
 std::string TimeText(Time time);

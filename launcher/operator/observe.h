@@ -103,6 +103,8 @@ struct Observed {
   std::optional<AgentReport> report;
   // An object of a name that we need belongs to somebody else; for people. Empty: none.
   std::string name_taken;
+  // The API server refuses what we would make, and always will; for people. Empty: it does not.
+  std::string refused;
   std::optional<Time> last_progress_write;  // by this operator
 };
 

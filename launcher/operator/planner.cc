@@ -130,7 +130,12 @@ void Planner::FinishJob(bool succeeded, std::string reason, std::string message)
   next_.completion_time = now_;
   if (next_.Find(kRunning) != nullptr) next_.Set(kRunning, false, reason, message, now_);
   if (next_.Is(kRestarting)) next_.Set(kRestarting, false, reason, "", now_);
-  if (next_.progress && succeeded && next_.progress->total_steps) next_.progress->remaining_seconds = 0;
+  if (succeeded && next_.progress && next_.progress->total_steps) {
+    // The last report came before the last step.
+    next_.progress->step = *next_.progress->total_steps;
+    next_.progress->percentage = 100;
+    next_.progress->remaining_seconds = 0;
+  }
   Tell(!succeeded, reason, message);
   next_.Set(succeeded ? kComplete : kFailed, true, std::move(reason), std::move(message), now_);
 }
@@ -409,6 +414,10 @@ bool Planner::StartAttempt() {
     if (!next_.phase) Tell(false, "Accepted", "the job is made of " + std::to_string(replicas) + " replicas");
     next_.phase = Phase::kPending;
     if (next_.Is(kSuspended)) next_.Set(kSuspended, false, "Resumed", "", now_);
+  }
+  if (!observed_.refused.empty()) {
+    FinishJob(false, "InvalidTemplate", observed_.refused);
+    return true;
   }
   if (!observed_.name_taken.empty()) {
     const Condition* told = old_.Find(kScheduled);

@@ -83,6 +83,17 @@ TEST(JobStatusTest, ComesBackAsItWasWritten) {
   EXPECT_EQ(ReadStatus(StatusJson({})), JobStatus());
 }
 
+TEST(JobStatusTest, TakesAwayInAPatchWhatIsNotThere) {
+  JobStatus status;
+  status.progress = JobProgress{.step = 5};
+  const Json patch = StatusPatch(status);
+  EXPECT_TRUE(patch.at("startTime").is_null());
+  EXPECT_TRUE(patch.at("lastFailure").is_null());
+  EXPECT_TRUE(patch.at("progress").at("loss").is_null());
+  EXPECT_EQ(patch.at("progress").at("step"), 5);
+  EXPECT_FALSE(StatusJson(status).contains("startTime"));
+}
+
 TEST(JobStatusTest, MovesTheTimeOfAConditionOnlyWithItsStatus) {
   const Time start(std::chrono::seconds(1'800'000'000));
   JobStatus status;
