@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -149,6 +150,19 @@ checkpoint::Signature MakeSignature(const Config& config, Precision precision, c
   return signature;
 }
 
+// A device may be stuck behind a rank that is gone, and then whatever it holds waits for it when it is let
+// go: the process ends at once instead.
+TrainingEnd RunOnDevice(TrainLoop& loop, EventWriter& events) {
+  try {
+    return loop.Run();
+  } catch (const Error& error) {
+    log::Error(error.what());
+    events.Write(contract::ErrorEvent{.kind = error.kind(), .message = error.what()});
+    std::fflush(stdout);
+    ::_exit(error.exit_code());
+  }
+}
+
 }  // namespace
 
 int Run(EventWriter& events) {
@@ -210,7 +224,8 @@ int Run(EventWriter& events) {
                   .checkpointing = checkpointing.get(),
                   .events = events});
   training = strategy.get();
-  const TrainingEnd end = loop.Run();
+  const TrainingEnd end =
+      dynamic_cast<DeviceBackend*>(&backend) == nullptr ? loop.Run() : RunOnDevice(loop, events);
   training = nullptr;
   return end == TrainingEnd::kStopped ? contract::kExitCheckpointed : contract::kExitDone;
 }

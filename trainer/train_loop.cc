@@ -220,14 +220,16 @@ TrainLoop::Evaluation TrainLoop::Evaluate(const char* split, data::Range samples
   const strategy::World& world = parts_.environment.world;
   const data::Range mine = data::ShardOf(samples, world.rank, world.size);
   strategy::Totals local;
-  for (int64_t done = 0; done < mine.count;) {
-    const int64_t count = std::min(capacity_, mine.count - done);
+  // As often on every rank as on the first, which has the most: all ranks load equally often
+  // (strategy::Batch).
+  const int64_t most = data::ShardOf(samples, 0, world.size).count;
+  for (int64_t done = 0; done < most; done += capacity_) {
+    const int64_t count = std::clamp<int64_t>(mine.count - done, 0, capacity_);
     const BatchFeed::Batch batch = feed_->Load(data::Range{mine.first + done, count});
     const LossResult result = parts_.model.Evaluate(batch.inputs, batch.labels, count);
     local.loss_sum += result.loss_sum;
     local.correct += result.correct;
     local.samples += count;
-    done += count;
   }
   const strategy::Totals all = parts_.strategy.Sum(local);
   const auto count = static_cast<double>(all.samples);

@@ -43,13 +43,25 @@ DeviceReplicated::~DeviceReplicated() {
   if (!ended_) Abort();
 }
 
-// Names the step in what goes wrong between the ranks.
+// Names the step in what goes wrong between the ranks. The device is not to be stuck behind the others'.
 template <typename Work>
-void DeviceReplicated::InStep(int64_t step, Work&& work) const {
+void DeviceReplicated::InStep(int64_t step, Work&& work) {
   try {
     work();
   } catch (const CollectiveLost& lost) {
+    if (communicator_ != nullptr) communicator_->Abort();
     throw CollectiveLost("step " + std::to_string(step) + ": " + lost.what());
+  }
+}
+
+// What a communicator says may only be that another rank has given up; the machine's group knows why.
+template <typename Work>
+void DeviceReplicated::WithOthers(Work&& work) {
+  try {
+    work();
+  } catch (const CollectiveLost&) {
+    group_->LookAtPeers("all-reduce", [](int) { return true; });
+    throw;
   }
 }
 
@@ -168,7 +180,7 @@ void DeviceReplicated::StartStep(const Batch& batch) {
     if (!alone()) {
       device_.CopyAsync(&report_->samples, &flight.landing->mine.samples, sizeof(DeviceReport) - kLossHalf);
     }
-    Run(batch, flight.measured);
+    WithOthers([&] { Run(batch, flight.measured); });
     device_.CopyAsync(&flight.landing->sums, model_->loss_sums(), sizeof(LossSums));
     if (!alone()) device_.CopyAsync(&flight.landing->total, report_, sizeof(DeviceReport));
     if (!penalised_.empty()) {
@@ -295,7 +307,7 @@ void DeviceReplicated::Await(DeviceEvent& event, const std::string& operation, i
   auto look_at_peers = start + kLookAtPeers;
   std::chrono::nanoseconds pause = std::chrono::microseconds(5);
   while (!event.Done()) {
-    if (communicator_ != nullptr) communicator_->Check();
+    if (communicator_ != nullptr) WithOthers([&] { communicator_->Check(); });
     const auto now = Clock::now();
     if (now >= look_at_peers) {
       look_at_peers = now + kLookAtPeers;

@@ -84,7 +84,9 @@ class DeviceReplicated final : public Strategy {
   void Await(DeviceEvent& event, const std::string& operation, int64_t steps);
   std::span<const float> Downloaded(int index) const;
   template <typename Work>
-  void InStep(int64_t step, Work&& work) const;
+  void InStep(int64_t step, Work&& work);
+  template <typename Work>
+  void WithOthers(Work&& work);
 
   size_t total() const { return static_cast<size_t>(model_->layout().total); }
   bool alone() const { return options_.world.size == 1; }
