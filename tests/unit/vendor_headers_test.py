@@ -34,7 +34,7 @@ def main() -> int:
     seen = 0
     for folder, may_include in OWN.items():
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix not in (".h", ".cc", ".cu"):
+            if path.suffix not in (".h", ".cc", ".cu", ".cuh"):
                 continue
             seen += 1
             where = path.relative_to(root).as_posix()
