@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -95,9 +96,11 @@ inline unsigned __ballot_sync(unsigned mask, int vote) {
 inline int __any_sync(unsigned mask, int vote) { return __ballot_sync(mask, vote) != 0; }
 inline int __all_sync(unsigned mask, int vote) { return __ballot_sync(mask, vote == 0) == 0; }
 
-inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+// (As an access, because the thread sanitizer does not see fences.)
+inline std::atomic<int> lockstep_fence{0};
+inline void __threadfence_block() { lockstep_fence.fetch_add(1); }
+inline void __threadfence() { lockstep_fence.fetch_add(1); }
+inline void __threadfence_system() { lockstep_fence.fetch_add(1); }
 
 // Returns what was there; other streams, and processes, may be at it too.
 template <typename T, typename Change>
