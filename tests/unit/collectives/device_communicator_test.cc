@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/unit/collectives/device_ranks.h"
@@ -208,6 +209,33 @@ TEST(PeerCommunicatorTest, IsForOneMachine) {
                                           .deadline = Soon()};
   EXPECT_THROW(AllGpus().communicators->connect(options, *backend), Unsupported);
 }
+
+#ifndef LOCKSTEP_TEST_ON_GPU
+// With what the stand-in says its version is.
+class NcclVersionTest : public ::testing::Test {
+ protected:
+  ~NcclVersionTest() override { ::unsetenv("NCCL_ON_HOST_VERSION"); }
+  std::vector<std::string> Connect(const char* version, int ranks, int gpus) {
+    ::setenv("NCCL_ON_HOST_VERSION", version, 1);
+    Meeting meeting;
+    return RunRanks(ranks, [&](int r) {
+      DeviceRank rank(
+          {.ops = DeviceOps::kNccl, .ranks = ranks, .gpus = gpus, .patience = std::chrono::seconds(10)},
+          meeting.store, r);
+      rank.Finish();
+    });
+  }
+};
+
+TEST_F(NcclVersionTest, AnOldOneDoesNotShareAGpuAndSaysSo) {
+  if (const std::string why = WhyNotSoMany(2); !why.empty()) GTEST_SKIP() << why;
+  EXPECT_THAT(Connect("22809", 2, 1),
+              Each(::testing::AllOf(HasSubstr("NCCL 2.28.9 does not let several ranks"),
+                                    HasSubstr("HierarchicalCopy would be right"))));
+  EXPECT_THAT(Connect("22809", 2, 2), Each(IsEmpty()));
+  EXPECT_THAT(Connect("23000", 2, 1), Each(IsEmpty()));
+}
+#endif
 
 }  // namespace
 }  // namespace lockstep::trainer::collectives
