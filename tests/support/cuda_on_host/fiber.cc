@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -100,6 +101,10 @@ Fiber::Fiber(void (*main)(void*), void* argument) : main_(main), argument_(argum
 Fiber::~Fiber() {
 #if defined(__SANITIZE_THREAD__)
   __tsan_destroy_fiber(tsan_);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  // Whoever is given the place next must not inherit what was forbidden on the stack.
+  __asan_unpoison_memory_region(memory_ + kPage, kStack);
 #endif
   ::munmap(memory_, kPage + kStack);
 }
