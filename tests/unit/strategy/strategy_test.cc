@@ -395,6 +395,10 @@ TEST(MakeStrategyTest, RefusesWhatContradictsItself) {
   EXPECT_THAT(Refusal({.world = {.rank = 1, .size = 2, .local_size = 2}, .store = &store}),
               HasSubstr("rank 1"));
   EXPECT_THAT(Refusal({.world = two}), HasSubstr("store"));
+  for (const CrossDeviceOps ops :
+       {CrossDeviceOps::kNccl, CrossDeviceOps::kHierarchicalCopy, CrossDeviceOps::kReductionToOneDevice}) {
+    EXPECT_THAT(Refusal({.ops = ops, .world = two, .store = &store}), HasSubstr("sum on GPUs"));
+  }
   EXPECT_EQ(Refusal({.world = two, .store = &store}), "accepted");
   EXPECT_EQ(Refusal({.kind = Kind::kMultiWorkerMirrored, .world = two, .store = &store}), "accepted");
 }
