@@ -73,6 +73,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=fixture.ROOT / "build/release")
     parser.add_argument("--keep-logs", type=pathlib.Path, help="a folder in which the clusters' files and logs stay")
+    parser.add_argument("--only-api", action="store_true", help="only the tests that need an API server alone")
     parser.add_argument("tests", nargs="*", help="such as pods_test or pods_test.PodsTest; all, if none is named")
     arguments = parser.parse_args()
     os.environ["LOCKSTEP_BIN"] = str(arguments.build / "bin")
@@ -82,8 +83,9 @@ def main() -> int:
         if not arguments.tests:
             step("tests on an API server")
             passed = with_api_server(folder, arguments.build)
-        step("two nodes")
-        passed = with_nodes(folder, arguments.tests) and passed
+        if not arguments.only_api:
+            step("two nodes")
+            passed = with_nodes(folder, arguments.tests) and passed
     step("passed" if passed else "FAILED")
     return 0 if passed else 1
 
