@@ -115,6 +115,7 @@ strategy::Options StrategyOptions(const Config& config, const ProcessEnvironment
           .collective_timeout = kMeetingTimeout,
           .device = device,
           .communicators = device == nullptr ? nullptr : devices.communicators(),
+          .shares_device = environment.shares_device,
           .record_steps = model.recordable()};
 }
 

@@ -9,8 +9,14 @@
 // Who shares a GPU with whom, and what follows from it.
 namespace lockstep::trainer::strategy {
 
-// Every rank's GPU by UUID, in rank order, told through the store. Throws RendezvousFailed.
-std::vector<std::string> TellDevices(const Options& options);
+// A rank's GPU, or slice of one.
+struct RankDevice {
+  std::string uuid;
+  bool shared = false;  // the launcher knows of other ranks on the same GPU, whose slices' UUIDs may differ
+};
+
+// Every rank's, in rank order, told through the store. Throws RendezvousFailed.
+std::vector<RankDevice> TellDevices(const Options& options);
 
 struct DeviceOpsChoice {
   collectives::DeviceOps ops = collectives::DeviceOps::kNccl;
@@ -21,6 +27,6 @@ struct DeviceOpsChoice {
 // where each rank has a GPU of its own; where some share one, peer access if all are on one machine, since
 // NCCL does not always allow it. Throws Unsupported for ops that are not for GPUs, or not between machines.
 DeviceOpsChoice ChooseDeviceOps(CrossDeviceOps asked, const World& world,
-                                std::span<const std::string> devices);
+                                std::span<const RankDevice> devices);
 
 }  // namespace lockstep::trainer::strategy

@@ -68,6 +68,7 @@ struct Options {
   // exchange gradients, needed when there are several ranks. Both outlive the strategy.
   DeviceBackend* device = nullptr;
   const collectives::CudaCommunicators* communicators = nullptr;
+  bool shares_device = false;                          // the launcher put other ranks on the same GPU
   bool record_steps = true;                            // as graphs, on such a device
   collectives::InProcessSegments* segments = nullptr;  // ranks are threads of this process (tests)
 };

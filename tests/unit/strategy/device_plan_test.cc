@@ -54,7 +54,7 @@ TEST(BucketsTest, AreTwoAtLeastWhereThatPays) {
   EXPECT_THAT(Ends(CutIntoBuckets(Layers({984}), 5000, 100)), ElementsAre(1000)) << "no border";
 }
 
-std::string Refusal(CrossDeviceOps asked, const World& world, const std::vector<std::string>& devices) {
+std::string Refusal(CrossDeviceOps asked, const World& world, const std::vector<RankDevice>& devices) {
   try {
     ChooseDeviceOps(asked, world, devices);
   } catch (const Unsupported& error) {
@@ -65,7 +65,7 @@ std::string Refusal(CrossDeviceOps asked, const World& world, const std::vector<
 
 TEST(DeviceOpsTest, AutoIsNcclUnlessRanksOfOneMachineShareAGpu) {
   const World one{.size = 3, .local_size = 3}, two{.size = 4, .local_size = 2, .group_size = 2};
-  const std::vector<std::string> own{"GPU-a", "GPU-b", "GPU-c"}, shared{"GPU-a", "GPU-b", "GPU-a"};
+  const std::vector<RankDevice> own{{"GPU-a"}, {"GPU-b"}, {"GPU-c"}}, shared{{"GPU-a"}, {"GPU-b"}, {"GPU-a"}};
   const DeviceOpsChoice apart = ChooseDeviceOps(CrossDeviceOps::kAuto, one, own);
   EXPECT_EQ(apart.ops, DeviceOps::kNccl);
   EXPECT_FALSE(apart.shared_devices);
@@ -75,15 +75,24 @@ TEST(DeviceOpsTest, AutoIsNcclUnlessRanksOfOneMachineShareAGpu) {
   EXPECT_TRUE(together.shared_devices);
   EXPECT_EQ(together.why, "ranks 0 and 2 share GPU-a");
 
-  const std::vector<std::string> machines{"GPU-a", "GPU-a", "GPU-b", "GPU-b"};
+  const std::vector<RankDevice> machines{{"GPU-a"}, {"GPU-a"}, {"GPU-b"}, {"GPU-b"}};
   EXPECT_EQ(ChooseDeviceOps(CrossDeviceOps::kAuto, two, machines).ops, DeviceOps::kNccl)
       << "nothing else reaches from machine to machine";
   EXPECT_TRUE(ChooseDeviceOps(CrossDeviceOps::kNccl, one, shared).shared_devices);
 }
 
+TEST(DeviceOpsTest, SlicesOfOneGpuAreSharedAsTheLauncherSays) {
+  const World one{.size = 2, .local_size = 2};
+  const std::vector<RankDevice> slices{{"MIG-a", true}, {"MIG-b", true}};
+  const DeviceOpsChoice choice = ChooseDeviceOps(CrossDeviceOps::kAuto, one, slices);
+  EXPECT_EQ(choice.ops, DeviceOps::kHierarchicalCopy);
+  EXPECT_TRUE(choice.shared_devices);
+  EXPECT_EQ(choice.why, "rank 0 shares the GPU of MIG-a");
+}
+
 TEST(DeviceOpsTest, WhatDoesNotFitIsRefused) {
   const World one{.size = 2, .local_size = 2}, two{.size = 2, .group_size = 2};
-  const std::vector<std::string> own{"GPU-a", "GPU-b"};
+  const std::vector<RankDevice> own{{"GPU-a"}, {"GPU-b"}};
   EXPECT_EQ(Refusal(CrossDeviceOps::kReductionToOneDevice, one, own), "accepted");
   EXPECT_THAT(Refusal(CrossDeviceOps::kReductionToOneDevice, two, own), HasSubstr("NCCL would be right"));
   EXPECT_THAT(Refusal(CrossDeviceOps::kHierarchicalCopy, two, own), HasSubstr("is for one machine"));

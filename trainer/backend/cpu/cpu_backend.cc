@@ -46,9 +46,16 @@ class CpuBackend final : public Backend {
   }
 
   Allocator& allocator() override { return HostAllocator(); }
-  void Upload(void* to, const void* from_host, size_t bytes) override { std::memcpy(to, from_host, bytes); }
-  void Download(void* to_host, const void* from, size_t bytes) override { std::memcpy(to_host, from, bytes); }
-  void Zero(void* data, size_t bytes) override { std::memset(data, 0, bytes); }
+  // (The pointers of nothing may be null, which the C library does not allow.)
+  void Upload(void* to, const void* from_host, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from_host, bytes);
+  }
+  void Download(void* to_host, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to_host, from, bytes);
+  }
+  void Zero(void* data, size_t bytes) override {
+    if (bytes > 0) std::memset(data, 0, bytes);
+  }
   void Synchronize() override {}
 
   std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options) override {

@@ -1,5 +1,6 @@
 #include "trainer/backend/cuda/dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -105,7 +106,7 @@ class ResidentDataset final : public DeviceDataset {
     PinnedSlot& slot = slots_[next_];
     next_ = (next_ + 1) % slots_.size();
     slot.WaitUntilRead();
-    std::memcpy(slot.memory.data(), samples.data(), samples.size_bytes());
+    std::copy(samples.begin(), samples.end(), slot.memory.as<uint32_t>());
     const Loaded loaded =
         batches_.Fill(rows_.data(), targets_.data(), slot.memory.as<uint32_t>(), samples.size(), context_);
     LOCKSTEP_CUDA(cudaEventRecord(slot.read.get(), context_.stream));
