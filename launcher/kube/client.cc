@@ -404,6 +404,8 @@ Answer<Json> Client::Delete(const Resource& resource, const ObjectName& name, co
   if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
   if (!options.resource_version.empty()) body["preconditions"]["resourceVersion"] = options.resource_version;
   if (options.grace_period) body["gracePeriodSeconds"] = options.grace_period->count();
+  // With a body the server does not look at the query.
+  if (options.call.dry_run) body["dryRun"] = {"All"};
   return impl_->Write({.operation = Operation("delete", resource, name),
                        .method = "DELETE",
                        .target = PathOf(resource, name),

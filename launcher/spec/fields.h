@@ -42,7 +42,7 @@ struct Facets {
   size_t min_items = 0;
   size_t max_items = 1024;            // of a map as well
   bool distinct = false;              // no item twice
-  bool auto_word = false;             // `Auto` stands for an empty optional
+  bool local_default = false;         // the struct's default is a machine's; in a cluster there is another
   size_t max_size = 1 << 20;          // of a string, in bytes
   std::string_view pattern = {};      // of the whole string: ECMAScript; with max_size, at most 253
   std::string_view shape = {};        // the pattern in words, after "is not "
@@ -69,5 +69,8 @@ When If(std::string_view field, E value, std::initializer_list<E> any) {
 inline When Without(std::string_view field, bool absent) { return {.holds = absent, .field = field}; }
 
 inline constexpr size_t kMaxPath = 4096;
+inline constexpr double kMaxMemory = 1152921504606846976.0;  // 1 EiB
+// Of a quantity and of a duration, in characters.
+inline constexpr size_t kMaxNotation = 64;
 
 }  // namespace lockstep::spec

@@ -81,10 +81,10 @@ void Describe(V& field, Strategy& strategy) {
        .max = 1'000'000},
       served);
   field("stages", strategy.stages,
-        {.doc = "Which layers each stage has: `Auto`, or a list of ranges that follow one another.",
-         .or_else = "Auto",
+        {.doc = "Which layers each stage has: ranges that follow one another.",
+         .or_else = "stages of about the same work",
          .min_items = 1,
-         .auto_word = true},
+         .max_items = 64},
         pipeline);
   field("microBatches", strategy.micro_batches,
         {.doc = "Into how many parts a batch is cut for the pipeline.",
@@ -139,6 +139,7 @@ void Describe(V& field, Http& http) {
   field("address", http.address,
         {.doc = "Where /metrics, /status and the page are served: an IP address.",
          .local = "127.0.0.1 unless given; in a pod all addresses.",
+         .local_default = true,
          .max_size = 45,
          .pattern = "^([0-9]{1,3}([.][0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$",
          .shape = "an IP address (\"127.0.0.1\", \"0.0.0.0\", \"::\")"});
@@ -146,7 +147,8 @@ void Describe(V& field, Http& http) {
         {.doc = "The port; 0 is any that is free, printed at the start.",
          .local = "0 unless given; in a pod 8080.",
          .min = 0,
-         .max = 65'535});
+         .max = 65'535,
+         .local_default = true});
 }
 
 template <class V>
@@ -157,6 +159,7 @@ void Describe(V& field, ExitCodeRule& rule) {
          .min = 1,
          .max = 255,
          .min_items = 1,
+         .max_items = 64,
          .distinct = true});
   field("reason", rule.reason,
         {.doc = "Why the process ended: `OOMKilled`.",
@@ -183,7 +186,8 @@ void Describe(V& field, RunPolicy& policy) {
         {.doc = "The time from SIGTERM to SIGKILL when the job is asked to stop.", .min = 0, .max = kYears});
   field("exitCodes", policy.exit_codes,
         {.doc = "What the end of a process means; the first rule that matches decides.",
-         .or_else = "failures are restarted, but for the trainer's permanent ones"});
+         .or_else = "failures are restarted, but for the trainer's permanent ones",
+         .max_items = 32});
   field("activeDeadlineSeconds", policy.active_deadline,
         {.doc = "The job fails when it has run this long.", .or_else = "never", .min = 1, .max = kYears});
   field("scheduleTimeoutSeconds", policy.schedule_timeout,
@@ -261,7 +265,8 @@ void Describe(V& field, Spec& spec) {
         {.doc = "The roles of the job. `replicas`, `processesPerReplica`, `devices` and `template` directly "
                 "under `spec` "
                 "are short for one role named worker; the two forms exclude each other.",
-         .min_items = 1});
+         .min_items = 1,
+         .max_items = 3});
   DescribeRole(field, *manifest.worker, Without("roles", manifest.roles->empty()));
   field("trainer", job.trainer,
         {.doc = "Lockstep's own trainer and what it trains. Either this or `program`."});

@@ -15,6 +15,7 @@ void Describe(V& field, VirtualDevices& devices) {
         {.doc = "Memory of each virtual device.",
          .or_else = "an equal part of the device",
          .min = 1,
+         .max = kMaxMemory,
          .bytes = true});
 }
 
@@ -25,7 +26,7 @@ void Describe(V& field, DeviceMemory& memory) {
                 "`Limit` at "
                 "most `limit`, `Fraction` at most `fraction` of the device."});
   field("limit", memory.limit,
-        {.doc = "The most a process may take of each device.", .min = 1, .bytes = true},
+        {.doc = "The most a process may take of each device.", .min = 1, .max = kMaxMemory, .bytes = true},
         If("policy", memory.policy, {MemoryPolicy::kLimit}));
   field("fraction", memory.fraction,
         {.doc = "The part of each device a process may take.", .min = 0, .max = 1, .above_min = true},

@@ -81,7 +81,10 @@ void Describe(V& field, Layer& layer) {
 template <class V>
 void Describe(V& field, Model& model) {
   field("layers", model.layers,
-        {.doc = "The layers, from the input to the output.", .required = true, .min_items = 1});
+        {.doc = "The layers, from the input to the output.",
+         .required = true,
+         .min_items = 1,
+         .max_items = 256});
   field("loss", model.loss,
         {.doc = "What is minimised. `SparseCategoricalCrossentropy` takes the last layer's outputs as logits "
                 "and labels "

@@ -21,12 +21,10 @@ using Json = nlohmann::ordered_json;
 class FieldWriter {
  public:
   template <class T>
-  void operator()(std::string_view name, T& member, const Facets& facets, const When& when = {}) {
+  void operator()(std::string_view name, T& member, const Facets&, const When& when = {}) {
     if (!when.holds) return;
     if (IsGiven(member)) {
       object_[std::string(name)] = Write(member);
-    } else if (facets.auto_word) {
-      object_[std::string(name)] = "Auto";
     }
   }
   void Object(std::string_view name, std::string& json, const Facets&, const When& when = {}) {

@@ -153,7 +153,7 @@ void FieldReader::Fail(const Node& node, const std::string& path, std::string wh
 
 bool FieldReader::IsList(const Node& node, const std::string& path, const Facets& facets) {
   if (node.kind != Node::Kind::kList) {
-    Fail(node, path, Needs(node, facets.auto_word ? "Auto or a list is needed" : "a list is needed"));
+    Fail(node, path, Needs(node, "a list is needed"));
     return false;
   }
   if (node.items.size() < facets.min_items) {
@@ -231,7 +231,7 @@ std::optional<int64_t> FieldReader::Integer(const Node& node, const std::string&
     constexpr double kExact = 9007199254740992.0;
     if (*number == std::floor(*number) && std::abs(*number) <= kExact) read = static_cast<int64_t>(*number);
   } else if (const auto* text = std::get_if<std::string_view>(&scalar); text != nullptr && facets.bytes) {
-    read = ParseQuantity(*text);
+    if (text->size() <= kMaxNotation) read = ParseQuantity(*text);
     if (!read) {
       Fail(node, path,
            Quoted(*text) + " is not a quantity of bytes below 2^63; write for example 1Gi, 500M or 1e9");
@@ -288,7 +288,9 @@ void FieldReader::Read(const Node& node, const std::string& path, std::chrono::s
                        const Facets& facets) {
   const auto scalar = node.kind == Node::Kind::kScalar ? Resolve(node) : ScalarValue(Null{});
   if (const auto* text = std::get_if<std::string_view>(&scalar)) {
-    const auto duration = ParseDuration(*text);
+    const bool written =
+        text->size() <= kMaxNotation && context_->Matches(std::string(*text), kDurationPattern);
+    const auto duration = written ? ParseDuration(*text) : std::nullopt;
     if (!duration)
       return Fail(node, path, Quoted(*text) + " is no duration of whole seconds; write 30, 30s or 1h30m");
     const std::string misses = Misses(static_cast<double>(duration->count()), facets);

@@ -114,7 +114,6 @@ class FieldReader {
 
   template <class T>
   void Read(const Node& node, const std::string& path, std::optional<T>& value, const Facets& facets) {
-    if (facets.auto_word && node.kind == Node::Kind::kScalar && node.text == "Auto") return;
     T read{};
     const size_t errors = context_->count();
     Read(node, path, read, facets);

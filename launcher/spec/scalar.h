@@ -33,6 +33,7 @@ std::optional<std::chrono::seconds> ParseDuration(std::string_view text);
 // What ParseQuantity and ParseDuration read, for the schema.
 inline constexpr char kQuantityPattern[] =
     "^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?$";
-inline constexpr char kDurationPattern[] = "^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$";
+// Of durations those without parts of a millisecond, as an API server's rules count.
+inline constexpr char kDurationPattern[] = "^([0-9]+ms|[0-9]+([.][0-9]{0,3})?[smh])+$";
 
 }  // namespace lockstep::spec

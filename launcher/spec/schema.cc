@@ -144,8 +144,7 @@ class SchemaMaker {
   template <class T>
   static Json Of(std::optional<T>&, const Facets& facets) {
     T value{};
-    if (!facets.auto_word) return Of(value, facets);
-    return {{"anyOf", {{{"const", "Auto"}}, Of(value, facets)}}};
+    return Of(value, facets);
   }
   template <class T>
   static Json Of(std::vector<T>&, const Facets& facets) {

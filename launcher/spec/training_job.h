@@ -83,7 +83,7 @@ struct Strategy {
   std::optional<int> wait_for;
   bool synchronous = true;
   std::optional<int> max_gradient_age;
-  std::optional<std::vector<LayerRange>> stages;  // empty: Auto
+  std::optional<std::vector<LayerRange>> stages;  // empty: the trainer's choice
   std::optional<int> micro_batches;
   PipelineSchedule schedule = PipelineSchedule::kGPipe;
   Scaling scaling = Scaling::kKeepGlobalBatch;

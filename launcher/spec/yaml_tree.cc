@@ -69,6 +69,11 @@ class Builder {
         done_ = true;
         return;
       case YAML_DOCUMENT_START_EVENT:
+        if (const auto* version = event->data.document_start.version_directive;
+            version != nullptr && (version->major != 1 || version->minor != 1)) {
+          return Fail(event.mark(),
+                      "a %YAML directive is refused by kubectl unless it says 1.1; leave it out");
+        }
         if (event->data.document_start.implicit == 0) marker_line_ = MarkOf(event->end_mark).line;
         Count(event.mark());  // empty ones cost time as well
         return;

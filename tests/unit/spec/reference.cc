@@ -24,7 +24,6 @@ std::string Range(const Json& schema) {
 }
 
 std::string Type(const Json& schema) {
-  if (schema.contains("anyOf")) return "`Auto` or " + Type(schema["anyOf"][1]);
   if (schema.contains("enum")) {
     std::string words;
     for (const Json& word : schema["enum"])
@@ -70,7 +69,7 @@ void Table(const std::string& path, const Json& schema, std::string& text) {
     for (const char c : meaning) row += c == '|' ? "\\|" : std::string(1, c);
     text += row + " |\n";
     const std::string inner = path.empty() ? name : path + "." + name;
-    const Json* body = field.contains("anyOf") ? &field["anyOf"][1] : &field;
+    const Json* body = &field;
     const bool list = body->contains("items");
     if (list) body = &(*body)["items"];
     if (body->contains("properties")) nested.emplace_back(inner + (list ? "[]" : ""), body);

@@ -105,7 +105,7 @@ TEST(QuantityTest, RefusesTheRest) {
 TEST(DurationTest, ReadsWholeSeconds) {
   const std::vector<std::pair<const char*, int64_t>> durations = {
       {"0s", 0},     {"30s", 30},      {"5m", 300},       {"1h30m", 5400}, {"1.5m", 90},
-      {"2000ms", 2}, {"1h0m1s", 3601}, {"500ms500ms", 1}, {"24h", 86400},  {"1000000µs", 1}};
+      {"2000ms", 2}, {"1h0m1s", 3601}, {"500ms500ms", 1}, {"24h", 86400}};
   const std::regex pattern(kDurationPattern);
   for (const auto& [text, seconds] : durations) {
     EXPECT_EQ(ParseDuration(text), std::chrono::seconds(seconds)) << text;
