@@ -39,7 +39,7 @@ class PodsTest(ClusterTest):
 
     def test_a_job_on_two_nodes_ends_as_it_does_on_one(self):
         self.prepare(training_job(replicas=1, processes=4))
-        self.apply(self.pod("alone", ["run", "/job/job.yaml"], node=0))
+        self.apply(self.pod("alone", ["run", "/job/job.yaml", "--run-dir", "/runs/run"], node=0))
         self.assertEqual(self.wait_for_job("alone"), "Complete", self.events())
         loss, accuracy = self.result("alone")
         self.assertGreater(accuracy, 0.8)
@@ -48,7 +48,7 @@ class PodsTest(ClusterTest):
         leader = f"leader.digits.{self.namespace}.svc.cluster.local.:{PORT}"
         for replica, name in enumerate(("leader", "follower")):
             address = f"0.0.0.0:{PORT}" if replica == 0 else leader
-            self.apply(self.pod(name, ["run", "/job/job.yaml", "--replica", str(replica), "--rendezvous", address,
+            self.apply(self.pod(name, ["run", "/job/job.yaml", "--run-dir", "/runs/run", "--replica", str(replica), "--rendezvous", address,
                                        "--token-file", "/job/token"], node=replica))
         for name in ("leader", "follower"):
             self.assertEqual(self.wait_for_job(name), "Complete", self.events())
