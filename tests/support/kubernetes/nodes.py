@@ -59,7 +59,8 @@ class Nodes:
             network = f"{self._network.bridge}-{index}"
             subprocess.run(["ip", "netns", "delete", network], capture_output=True, check=False)
             subprocess.run(["ip", "route", "delete", self._network.pods(index)], capture_output=True, check=False)
-            for root in control_group_roots():
+            # runc makes one in version 2's hierarchy too, where there is one beside version 1's.
+            for root in control_group_roots("cgroup") + control_group_roots("cgroup2"):
                 remove_control_group(root / network)
             shutil.rmtree(self._of(index))
             if self._processes.pid("kube-apiserver"):
@@ -178,7 +179,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 """)
         # A kubelet removes the pods' control groups that it does not know: a root of its own for each.
         group = f"{network.bridge}-{index}"
-        for root in control_group_roots():
+        for root in control_group_roots("cgroup"):
             (root / group).mkdir(exist_ok=True)
             for file in ("cpuset.cpus", "cpuset.mems"):
                 if (root / file).exists():
@@ -256,10 +257,10 @@ def kernel_setting(name: str) -> pathlib.Path:
     return pathlib.Path("/proc/sys") / name
 
 
-def control_group_roots() -> list:
-    """Where each hierarchy of control groups is mounted, of version 1 (one for each controller)."""
+def control_group_roots(kind: str) -> list:
+    """Where each hierarchy of control groups is mounted: `cgroup`, version 1 (one for each controller), or `cgroup2`."""
     mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
-    return [pathlib.Path(fields[1]) for fields in mounts if fields[2] == "cgroup"]
+    return [pathlib.Path(fields[1]) for fields in mounts if fields[2] == kind]
 
 
 def remove_control_group(group: pathlib.Path) -> None:
