@@ -57,6 +57,8 @@ class Nodes:
         for index in self.indices():
             self.power_off(index)
             network = f"{self._network.bridge}-{index}"
+            # The namespace outlives its name while a process in it is dying, and the cable with it.
+            subprocess.run(["ip", "link", "delete", f"ls{self._network.number}-{index}"], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "delete", network], capture_output=True, check=False)
             subprocess.run(["ip", "route", "delete", self._network.pods(index)], capture_output=True, check=False)
             # runc makes one in version 2's hierarchy too, where there is one beside version 1's.
