@@ -79,7 +79,8 @@ void Interrupter::Run() {
     } else if (watched_.empty()) {
       changed_.wait(lock);
     } else {
-      changed_.wait_until(lock, watched_.begin()->first);
+      const Clock::time_point next = watched_.begin()->first;  // (the entry may go meanwhile)
+      changed_.wait_until(lock, next);
     }
   }
 }

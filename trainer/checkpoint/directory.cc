@@ -132,6 +132,7 @@ Status Directory::Claim() {
   std::replace(options_.run.begin(), options_.run.end(), '\n', ' ');
 
   constexpr int kTries = 100;  // each lost to another claimant
+  Status lost;
   for (int i = 0; i < kTries; ++i) {
     const Result<Contents> contents = List(options_.path);
     if (!contents.ok()) return contents.status();
@@ -145,8 +146,12 @@ Status Directory::Claim() {
     const int64_t term = contents->latest_term() + 1;
     const std::string claim = options_.path + "/" + ClaimName(term);
     const Status status = WriteClaim(claim, {options_.run, options_.generation});
-    if (status.code() == StatusCode::kInvalidArgument && fs::exists(claim, error)) continue;
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      // Taken: by another claimant, whose claim may be gone again if yet another one was faster.
+      if (status.code() != StatusCode::kInvalidArgument) return status;
+      lost = status;
+      continue;
+    }
     term_ = term;
     for (const int64_t old : contents->claims) ::unlink((options_.path + "/" + ClaimName(old)).c_str());
     for (const CheckpointId& old : contents->temporaries) {
@@ -154,7 +159,7 @@ Status Directory::Claim() {
     }
     return SyncFolder(options_.path);
   }
-  return Unavailable(options_.path + ": others keep claiming it");
+  return Unavailable(options_.path + ": others keep claiming it; at last: " + lost.message());
 }
 
 Status Directory::StillHolder() const {

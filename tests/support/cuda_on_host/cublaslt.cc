@@ -174,7 +174,7 @@ void Execute(const GemmOptions& options, const void* c, void* workspace, size_t 
                          (workspace_bytes == 0 || Reachable(workspace, workspace_bytes));
   if (!reachable)
     return Fault(cudaErrorIllegalAddress, "cublasLtMatmul: memory that the device cannot reach");
-  std::memset(workspace, 0xa5, workspace_bytes);
+  if (workspace_bytes > 0) std::memset(workspace, 0xa5, workspace_bytes);
   Gemm(options);
 }
 

@@ -235,8 +235,8 @@ void Join(ncclComm* comm) {
   comm->state.store(ncclSuccess);
 }
 
-// When nothing of it runs any more.
-void Delete(ncclComm* comm) {
+// Until nothing of it runs any more.
+void WaitFor(ncclComm* comm) {
   while (comm->running.load() != 0) std::this_thread::sleep_for(kPause);
   const std::scoped_lock lock(comm->one_at_a_time);
 }
@@ -372,7 +372,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  Delete(comm);
+  WaitFor(comm);
   delete comm;
   return ncclSuccess;
 }
@@ -380,6 +380,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 // What is enqueued and has not run yet may still name the communicator: it stays, as an empty shell.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->aborted.store(true);
-  Delete(comm);
+  WaitFor(comm);
+  static std::mutex mutex;
+  static auto* shells = new std::vector<ncclComm*>;  // never deleted: streams may run until the very end
+  const std::lock_guard lock(mutex);
+  shells->push_back(comm);
   return ncclSuccess;
 }
