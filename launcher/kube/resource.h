@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 
 namespace lockstep::kube {
 
@@ -37,7 +38,10 @@ struct ObjectName {
   std::string name;
 
   std::string ToString() const;  // "space/name", "name"
-  auto operator<=>(const ObjectName&) const = default;
+  bool operator==(const ObjectName&) const = default;
+  bool operator<(const ObjectName& other) const {
+    return std::tie(space, name) < std::tie(other.space, other.name);
+  }
 };
 
 // "/apis/batch/v1/namespaces/default/jobs/digits-worker-0/status". An empty namespace of a namespaced kind is
