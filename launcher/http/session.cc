@@ -102,7 +102,9 @@ class Session::Impl {
       if (!connection.client) return Internal(operation + ": no TLS context can be made");
       const bool used = connection.used;
       Attempt attempt = Try(connection, request);
-      if (attempt.complete) {
+      // A body that ends with its connection looks complete when the interrupter has ended that.
+      const bool late = Clock::now() >= request.deadline;
+      if (attempt.complete && !late && !interrupter_.stopped()) {
         PutBack(std::move(connection));
         return std::move(attempt.response);
       }
@@ -110,7 +112,7 @@ class Session::Impl {
       if (attempt.refused) return std::move(attempt.response);
       if (attempt.too_long)
         return ResourceExhausted(operation + ": more than " + std::to_string(request.max_bytes) + " bytes");
-      if (Clock::now() >= request.deadline || attempt.error == httplib::Error::ConnectionTimeout)
+      if (late || attempt.error == httplib::Error::ConnectionTimeout)
         return DeadlineExceeded(operation + ": timed out");
       // The server closed a kept connection, which is its right at any time.
       if (used && !attempt.answered && request.method == "GET") continue;
@@ -168,11 +170,12 @@ class Session::Impl {
   Attempt Try(Connection& connection, const SessionRequest& request) {
     Attempt attempt;
     const auto left = std::chrono::duration_cast<std::chrono::microseconds>(request.deadline - Clock::now());
-    const std::chrono::microseconds silence = request.silence.count() > 0 ? request.silence : left;
     connection.client->set_connection_timeout(std::max(left, std::chrono::microseconds(1)));
     // The interrupter is to be first.
-    connection.client->set_read_timeout(std::min(silence, left + std::chrono::seconds(1)));
-    connection.client->set_write_timeout(left + std::chrono::seconds(1));
+    const std::chrono::microseconds later = left + std::chrono::seconds(1);
+    const std::chrono::microseconds silence = request.silence;
+    connection.client->set_read_timeout(silence.count() > 0 ? std::min(silence, later) : later);
+    connection.client->set_write_timeout(later);
 
     httplib::Request sent;
     sent.method = request.method;

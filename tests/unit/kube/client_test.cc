@@ -107,7 +107,8 @@ TEST(ClientTest, EndsAtItsDeadlineThoughTheServerTrickles) {
       [](const SeenRequest&, int) { return ScriptedAnswer{.pieces = {"{"}, .stays_open = true}; });
   const auto client = server.Connect();
   const auto began = Clock::now();
-  EXPECT_TRUE(client->Get(kPods, kName, {.timeout = milliseconds(200)}).failed_with(Reason::kDeadline));
+  const auto answer = client->Get(kPods, kName, {.timeout = milliseconds(200)});
+  EXPECT_TRUE(answer.failed_with(Reason::kDeadline)) << (answer.ok() ? "an answer" : answer.error().message);
   EXPECT_LT(Clock::now() - began, seconds(10));
 }
 
