@@ -11,6 +11,7 @@
 #include "launcher/spec/fields_job.h"
 #include "launcher/spec/json.h"
 #include "launcher/spec/scalar.h"
+#include "launcher/spec/schema_default.h"
 
 namespace lockstep::spec {
 
@@ -32,7 +33,7 @@ class SchemaMaker {
   void operator()(std::string_view name, T& member, const Facets& facets, const When& when = {}) {
     Json schema = Of(member, facets);
     if (!facets.required && facets.or_else.empty()) {
-      if (Json value = Default(member, facets); !value.is_null()) schema["default"] = std::move(value);
+      if (Json value = SchemaDefault(member, facets); !value.is_null()) schema["default"] = std::move(value);
     }
     Add(name, std::move(schema), facets, when);
   }
@@ -164,23 +165,6 @@ class SchemaMaker {
     Describe(maker, value);
     return maker.Take();
   }
-
-  // Null: none that the schema could say.
-  template <class T>
-  static Json Default(T&, const Facets&) {
-    return nullptr;
-  }
-  static Json Default(bool& value, const Facets&) { return value; }
-  static Json Default(std::string& value, const Facets&) { return value.empty() ? Json() : Json(value); }
-  static Json Default(std::chrono::seconds& value, const Facets&) { return value.count(); }
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  static Json Default(T& value, const Facets& facets) {
-    return static_cast<double>(value) < facets.min ? Json() : Json(value);
-  }
-  template <class E>
-  requires std::is_enum_v<E>
-  static Json Default(E& value, const Facets&) { return std::string(Name(value)); }
 
   Json properties_ = Json::object();
   std::vector<std::string> required_;
