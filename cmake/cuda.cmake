@@ -7,13 +7,15 @@
 set(LOCKSTEP_CUDA_TOOLKIT ${CMAKE_SOURCE_DIR}/build/cuda-toolkit CACHE PATH "Made by tools/cuda_toolkit.sh")
 option(LOCKSTEP_CUDA "Build liblockstep-cuda.so" OFF)
 
-if(EXISTS ${LOCKSTEP_CUDA_TOOLKIT}/complete)
+# (An older toolkit has no cuDNN.)
+if(EXISTS ${LOCKSTEP_CUDA_TOOLKIT}/complete AND EXISTS ${LOCKSTEP_CUDA_TOOLKIT}/cudnn/include/cudnn.h)
   add_library(lockstep_cuda_headers INTERFACE)
   target_include_directories(lockstep_cuda_headers SYSTEM INTERFACE
-    ${LOCKSTEP_CUDA_TOOLKIT}/cuda/include ${LOCKSTEP_CUDA_TOOLKIT}/cuda/include/cccl ${LOCKSTEP_CUDA_TOOLKIT}/nccl/include)
+    ${LOCKSTEP_CUDA_TOOLKIT}/cuda/include ${LOCKSTEP_CUDA_TOOLKIT}/cuda/include/cccl ${LOCKSTEP_CUDA_TOOLKIT}/nccl/include
+    ${LOCKSTEP_CUDA_TOOLKIT}/cudnn/include)
   add_library(lockstep::cuda_headers ALIAS lockstep_cuda_headers)
 elseif(LOCKSTEP_CUDA)
-  message(FATAL_ERROR "no CUDA toolkit in ${LOCKSTEP_CUDA_TOOLKIT}: run tools/cuda_toolkit.sh")
+  message(FATAL_ERROR "no CUDA toolkit with cuDNN in ${LOCKSTEP_CUDA_TOOLKIT}: run tools/cuda_toolkit.sh")
 else()
   message(STATUS "No CUDA headers in ${LOCKSTEP_CUDA_TOOLKIT}: the tests of the CUDA sources are left out")
 endif()
@@ -42,7 +44,7 @@ function(lockstep_cuda_library name)
   get_property(sources GLOBAL PROPERTY LOCKSTEP_CUDA_SOURCES)
   add_library(${name} SHARED ${sources})
   target_compile_definitions(${name} PRIVATE LOCKSTEP_VERSION="${PROJECT_VERSION}")
-  target_link_libraries(${name} PRIVATE lockstep::cuda_headers Threads::Threads)
+  target_link_libraries(${name} PRIVATE lockstep::cuda_headers Threads::Threads ${CMAKE_DL_LIBS})
   set(exports ${CMAKE_SOURCE_DIR}/cmake/cuda_exports.map)
   target_link_options(${name} PRIVATE -Wl,--version-script=${exports} -Wl,--no-undefined)
   set_target_properties(${name} PROPERTIES
@@ -51,7 +53,8 @@ function(lockstep_cuda_library name)
 endfunction()
 
 # The real one, where LOCKSTEP_CUDA asks for it, beside the program. Its run path holds for a copy of both with CUDA's
-# libraries beside them or in ../lib, and for the build tree. The driver is not needed to open it.
+# libraries beside them or in ../lib, and for the build tree. The driver is not needed to open it, nor is cuDNN, which it
+# looks for by itself.
 function(lockstep_add_cuda_plugin)
   if(NOT LOCKSTEP_CUDA)
     return()
@@ -61,7 +64,7 @@ function(lockstep_add_cuda_plugin)
     ${LOCKSTEP_CUDA_TOOLKIT}/cuda/lib64/libcudart.so ${LOCKSTEP_CUDA_TOOLKIT}/cuda/lib64/libcublasLt.so
     ${LOCKSTEP_CUDA_TOOLKIT}/nccl/lib/libnccl.so)
   set(run_path "$ORIGIN;$ORIGIN/../lib")
-  foreach(folder cuda/lib64 nccl/lib)
+  foreach(folder cuda/lib64 nccl/lib cudnn/lib)
     file(RELATIVE_PATH relative ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${LOCKSTEP_CUDA_TOOLKIT}/${folder})
     list(APPEND run_path "$ORIGIN/${relative}")
   endforeach()

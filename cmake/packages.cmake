@@ -16,3 +16,6 @@ pkg_check_modules(libyaml REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(cpp_httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 # Debian's GlooConfig.cmake names targets it does not ship; the library itself is enough.
 find_library(GLOO_LIBRARY gloo REQUIRED)
+# Static, since `lockstep` runs in images that have none.
+find_library(NCURSES_LIBRARY libncursesw.a REQUIRED)
+find_library(TINFO_LIBRARY libtinfo.a REQUIRED)

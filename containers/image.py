@@ -2,12 +2,13 @@
 """Makes Lockstep's images without a container daemon: the programs, the libraries they load, and nothing else.
 
     image.py rootfs OUT --bin build/release/bin [--operator]     a folder: what the image holds
+    image.py rootfs OUT --bin build/cuda/bin --cuda              the same with liblockstep-cuda.so, CUDA, cuDNN and NCCL
     image.py bundle OUT --bin build/release/bin                  a folder to copy into another image: the launcher alone
     image.py archive OUT.tar ROOTFS --name NAME [--gzip]         an OCI archive of it: `ctr images import`, `podman load`
 
 The programs are taken as they were compiled on Debian 12, their libraries from the machine that this runs on, as
-Debian's packages have them; each package's copyright file and version are kept, which is where scanners look for them.
-The user in the image is 65532, who owns nothing. The same input gives the same bytes.
+Debian's packages have them (and NVIDIA's, from PyPI); each package's copyright file and version are kept, which is where
+scanners look for them. The user in the image is 65532, who owns nothing. The same input gives the same bytes.
 """
 
 import argparse
@@ -40,6 +41,17 @@ def libraries(program: pathlib.Path) -> list:
     return [pathlib.Path(path) for path in re.findall(r"(/\S+) \(0x", listing)]
 
 
+def wheel_of(library: pathlib.Path) -> pathlib.Path | None:
+    """The .dist-info of the Python package that `library` is a file of; None if it is of none."""
+    real = library.resolve()
+    site = next((parent for parent in real.parents if parent.name == "site-packages"), None)
+    if site is None:
+        return None
+    entry = f"{real.relative_to(site)},"
+    return next((record.parent for record in sorted(site.glob("*.dist-info/RECORD"))
+                 if any(line.startswith(entry) for line in record.read_text().splitlines())), None)
+
+
 def packages_of(files: set) -> dict:
     """The Debian package of each of `files`. They lie in /usr/lib or, as far as Debian's list knows, in /lib."""
     places = {place: file for file in files for place in (str(file), str(file.resolve()), f"/usr{file}")}
@@ -54,8 +66,27 @@ def packages_of(files: set) -> dict:
     return owners
 
 
-def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list) -> None:
-    """Fills `out`, which must not exist, with `programs` of the folder `binaries` and what they need."""
+def add_wheel(out: pathlib.Path, information: pathlib.Path) -> None:
+    """What is to be kept of a Python package that a library was taken from: its name, version and licence."""
+    metadata = information / "METADATA"
+    name = re.search(r"^Name: (\S+)$", metadata.read_text(), re.MULTILINE).group(1)
+    documents = out / "usr/share/doc" / name
+    documents.mkdir(parents=True)
+    shutil.copyfile(metadata, documents / "METADATA")
+    shutil.copyfile(next(information.glob("licenses/*")), documents / "copyright")
+
+
+def opened_by_plugin(binaries: pathlib.Path) -> set:
+    """The libraries that liblockstep-cuda.so opens when a model has convolutions: cuDNN's, and what these load of others.
+    (Some of them load the driver, which comes from the node.)"""
+    folder = binaries.resolve().parents[1] / "cuda-toolkit/cudnn/lib"
+    return set(folder.glob("libcudnn*.so.9")) | {library for library in libraries(folder / "libcudnn_cnn.so.9")
+                                                 if "cudnn" not in library.name}
+
+
+def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list, cuda: bool = False) -> None:
+    """Fills `out`, which must not exist, with `programs` of the folder `binaries` and what they need; with `cuda` also
+    with liblockstep-cuda.so. The driver's own libraries come from the node, by NVIDIA's container toolkit."""
     for folder in ("usr/bin", MULTIARCH, "usr/lib64", "etc", "tmp", "var/lib/dpkg/status.d", "home/lockstep"):
         (out / folder).mkdir(parents=True)
     (out / "tmp").chmod(0o1777)
@@ -74,7 +105,19 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list) -> No
         subprocess.run(["strip", "--strip-unneeded", "-o", str(out / "usr/bin" / name), str(binaries / name)], check=True)
         (out / "usr/bin" / name).chmod(0o755)
         needed.update(libraries(binaries / name))
-    owners = packages_of(needed)
+    wheels = {}
+    if cuda:
+        plugin = binaries / "liblockstep-cuda.so"
+        shutil.copyfile(plugin, out / "usr/lib" / plugin.name)
+        subprocess.run(["strip", "--strip-unneeded", str(out / "usr/lib" / plugin.name)], check=True)
+        # By this the toolkit knows to which folder the driver's libraries go.
+        shutil.copyfile("/etc/debian_version", out / "etc/debian_version")
+        of_plugin = set(libraries(plugin)) | opened_by_plugin(binaries)
+        wheels = {library: wheel for library in of_plugin if (wheel := wheel_of(library))}
+        needed |= of_plugin
+        for wheel in sorted(set(wheels.values())):
+            add_wheel(out, wheel)
+    owners = packages_of(needed - set(wheels))
     for library in sorted(needed):
         target = out / ("usr/lib64" if "ld-linux" in library.name else MULTIARCH) / library.name
         shutil.copyfile(library.resolve(), target)
@@ -174,13 +217,14 @@ def size_of(rootfs: pathlib.Path) -> int:
     return sum(path.lstat().st_size for path in rootfs.rglob("*") if stat.S_ISREG(path.lstat().st_mode))
 
 
-def main() -> int:
+def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     rootfs = commands.add_parser("rootfs")
     rootfs.add_argument("out", type=pathlib.Path)
     rootfs.add_argument("--bin", type=pathlib.Path, required=True, help="where lockstep and lockstep-trainer were compiled to")
     rootfs.add_argument("--operator", action="store_true", help="the launcher alone, which is all that the operator needs")
+    rootfs.add_argument("--cuda", action="store_true", help="for GPUs too; --bin is of the preset cuda")
     bundle = commands.add_parser("bundle")
     bundle.add_argument("out", type=pathlib.Path)
     bundle.add_argument("--bin", type=pathlib.Path, required=True)
@@ -189,10 +233,15 @@ def main() -> int:
     archive.add_argument("rootfs", type=pathlib.Path)
     archive.add_argument("--name", required=True, help="such as lockstep.dev/lockstep:1.0.0")
     archive.add_argument("--gzip", action="store_true", help="smaller, for a registry; not needed to import it here")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    arguments = command_line().parse_args()
     os.umask(0o022)
     if arguments.command == "rootfs":
-        make_rootfs(arguments.out, arguments.bin, ["lockstep"] + ([] if arguments.operator else ["lockstep-trainer"]))
+        programs = ["lockstep"] + ([] if arguments.operator else ["lockstep-trainer"])
+        make_rootfs(arguments.out, arguments.bin, programs, arguments.cuda)
         print(f"{arguments.out}: {size_of(arguments.out) / 1e6:.1f} MB")
     elif arguments.command == "bundle":
         make_bundle(arguments.out, arguments.bin)

@@ -14,6 +14,10 @@ int main(int argc, char** argv) {
   cli::AddDevices(app, action);
   cli::AddOperator(app, action);
   cli::AddAgent(app, action);
+  cli::AddStatus(app, action);
+  cli::AddLogs(app, action);
+  cli::AddTop(app, action);
+  cli::AddRuns(app, action);
   cli::AddVersion(app, action);
   try {
     app.parse(argc, argv);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies what the preset cuda has built to build/gpu-bundle, with the libraries that another system may lack, for
-# tests/bench/gpu.py on a machine that has a GPU but nothing to build with. CUDA and NCCL are to be there already.
+# tests/bench/gpu.py on a machine that has a GPU but nothing to build with. CUDA, cuDNN and NCCL are to be there already.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

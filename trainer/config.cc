@@ -82,34 +82,143 @@ data::SourceOptions ReadData(const Node& data) {
   return options;
 }
 
+data::AugmentationOptions ReadAugmentation(const Node& data) {
+  data::AugmentationOptions options;
+  if (data.Has("augmentation")) {
+    const Node node = data.At("augmentation");
+    if (node.Has("crop")) {
+      const Node crop = node.At("crop");
+      options.crop_height = crop.At("height").As<int64_t>();
+      options.crop_width = crop.At("width").As<int64_t>();
+      options.padding = crop.Or<int64_t>("padding", 0);
+    }
+    options.flip = node.Or("flip", options.flip);
+    options.brightness = node.Or("brightness", options.brightness);
+    if (node.Has("contrast")) {
+      options.contrast_lower = node.At("contrast").At("lower").As<double>();
+      options.contrast_upper = node.At("contrast").At("upper").As<double>();
+    }
+    options.whitening = node.Or("whitening", options.whitening);
+  }
+  if (data.Has("normalization")) {
+    options.mean = data.At("normalization").At("mean").As<std::vector<double>>();
+    options.deviation = data.At("normalization").At("standardDeviation").As<std::vector<double>>();
+  }
+  return options;
+}
+
+Initializer ReadInitializer(const Node& layer, const char* name, Initializer fallback) {
+  if (!layer.Has(name)) return fallback;
+  Initializer initializer = ParseInitializer(layer.At(name).As<std::string>());
+  const std::string options = std::string(name) + "Options";
+  if (!layer.Has(options.c_str())) return initializer;
+  const Node node = layer.At(options.c_str());
+  initializer.value = node.Or("value", initializer.value);
+  initializer.minimum = node.Or("minimum", initializer.minimum);
+  initializer.maximum = node.Or("maximum", initializer.maximum);
+  initializer.mean = node.Or("mean", initializer.mean);
+  initializer.deviation = node.Or("standardDeviation", initializer.deviation);
+  return initializer;
+}
+
+// Height and width; one number is for both.
+void ReadExtents(const Node& layer, const char* key, int64_t (&extents)[2]) {
+  if (!layer.Has(key)) return;
+  const auto given = layer.At(key).As<std::vector<int64_t>>();
+  if (given.empty()) return;
+  extents[0] = given.front();
+  extents[1] = given.back();
+}
+
+LayerConfig ReadLayer(const Node& layer) {
+  LayerConfig config;
+  config.kind = layer.At("type").OneOf<LayerKind>(
+      {{"Dense", LayerKind::kDense},
+       {"Conv2D", LayerKind::kConv2D},
+       {"MaxPool2D", LayerKind::kMaxPool2D},
+       {"AveragePool2D", LayerKind::kAveragePool2D},
+       {"GlobalAveragePool2D", LayerKind::kGlobalAveragePool2D},
+       {"LocalResponseNormalization", LayerKind::kLocalResponseNormalization},
+       {"BatchNormalization", LayerKind::kBatchNormalization},
+       {"LayerNormalization", LayerKind::kLayerNormalization},
+       {"Activation", LayerKind::kActivation},
+       {"Dropout", LayerKind::kDropout},
+       {"Flatten", LayerKind::kFlatten},
+       {"Embedding", LayerKind::kEmbedding},
+       {"Residual", LayerKind::kResidual}});
+  config.name = layer.Or<std::string>("name", "");
+  config.units = layer.Or("units", config.units);
+  config.activation = layer.OneOf<Activation>("activation",
+                                              {{"None", Activation::kNone},
+                                               {"ReLU", Activation::kRelu},
+                                               {"GELU", Activation::kGelu},
+                                               {"Softmax", Activation::kSoftmax}},
+                                              config.activation);
+  config.use_bias = layer.Or("useBias", config.use_bias);
+  config.kernel_initializer = ReadInitializer(layer, "kernelInitializer", config.kernel_initializer);
+  config.bias_initializer = ReadInitializer(layer, "biasInitializer", config.bias_initializer);
+  if (layer.Has("kernelRegularizer")) config.kernel_l2 = layer.At("kernelRegularizer").Or<double>("l2", 0);
+  config.filters = layer.Or("filters", config.filters);
+  ReadExtents(layer, "kernelSize", config.kernel_size);
+  ReadExtents(layer, "poolSize", config.pool_size);
+  ReadExtents(layer, "strides", config.strides);
+  config.padding =
+      layer.OneOf<Padding>("padding", {{"Valid", Padding::kValid}, {"Same", Padding::kSame}}, config.padding);
+  config.depth_radius = layer.Or("depthRadius", config.depth_radius);
+  config.response_bias = layer.Or("bias", config.response_bias);
+  config.alpha = layer.Or("alpha", config.alpha);
+  config.beta = layer.Or("beta", config.beta);
+  config.momentum = layer.Or("momentum", config.momentum);
+  config.epsilon = layer.Or("epsilon", config.epsilon);
+  config.center = layer.Or("center", config.center);
+  config.scale = layer.Or("scale", config.scale);
+  config.synchronised = layer.Or("synchronised", config.synchronised);
+  config.rate = layer.Or("rate", config.rate);
+  config.input_dim = layer.Or("inputDim", config.input_dim);
+  config.output_dim = layer.Or("outputDim", config.output_dim);
+  if (layer.Has("layers")) {
+    for (const Node& inner : layer.At("layers").Items()) config.body.push_back(ReadLayer(inner));
+  }
+  if (layer.Has("shortcut")) {
+    for (const Node& inner : layer.At("shortcut").Items()) config.shortcut.push_back(ReadLayer(inner));
+  }
+  return config;
+}
+
 ModelConfig ReadModel(const Node& model) {
   ModelConfig config;
-  for (const Node& layer : model.At("layers").Items()) {
-    config.layers.push_back({
-        .kind = layer.At("type").OneOf<LayerKind>({{"Dense", LayerKind::kDense}}),
-        .name = layer.Or<std::string>("name", ""),
-        .units = layer.At("units").As<int64_t>(),
-        .activation = layer.OneOf<Activation>(
-            "activation", {{"None", Activation::kNone}, {"ReLU", Activation::kRelu}}, Activation::kNone),
-        .use_bias = layer.Or<bool>("useBias", true),
-        .kernel_initializer = layer.OneOf<Initializer>(
-            "kernelInitializer",
-            {{"GlorotUniform", Initializer::kGlorotUniform}, {"Zeros", Initializer::kZeros}},
-            Initializer::kGlorotUniform),
-        .kernel_l2 = layer.Has("kernelRegularizer") ? layer.At("kernelRegularizer").Or<double>("l2", 0) : 0,
-    });
-  }
+  for (const Node& layer : model.At("layers").Items()) config.layers.push_back(ReadLayer(layer));
   config.loss =
       model.OneOf<LossKind>("loss",
                             {{"SparseCategoricalCrossentropy", LossKind::kSparseCategoricalCrossentropy},
                              {"MeanSquaredError", LossKind::kMeanSquaredError}},
                             config.loss);
+  config.label_smoothing = model.Or("labelSmoothing", config.label_smoothing);
   if (model.Has("metrics")) {
     for (const Node& metric : model.At("metrics").Items()) {
       config.metrics.push_back(metric.OneOf<Metric>({{"Accuracy", Metric::kAccuracy}}));
     }
   }
   return config;
+}
+
+ScheduleOptions ReadSchedule(const Node& schedule) {
+  ScheduleOptions options;
+  options.kind = schedule.OneOf<ScheduleKind>("type",
+                                              {{"Constant", ScheduleKind::kConstant},
+                                               {"Step", ScheduleKind::kStep},
+                                               {"Exponential", ScheduleKind::kExponential},
+                                               {"Cosine", ScheduleKind::kCosine}},
+                                              options.kind);
+  options.warm_up_steps = schedule.Or("warmUpSteps", options.warm_up_steps);
+  options.warm_up_from = schedule.Or("warmUpFrom", options.warm_up_from);
+  options.boundaries = schedule.Or("boundaries", options.boundaries);
+  options.learning_rates = schedule.Or("learningRates", options.learning_rates);
+  options.decay_steps = schedule.Or("decaySteps", options.decay_steps);
+  options.decay_rate = schedule.Or("decayRate", options.decay_rate);
+  options.staircase = schedule.Or("staircase", options.staircase);
+  options.final_learning_rate = schedule.Or("finalLearningRate", options.final_learning_rate);
+  return options;
 }
 
 OptimizerOptions ReadOptimizer(const Node& optimizer) {
@@ -122,6 +231,13 @@ OptimizerOptions ReadOptimizer(const Node& optimizer) {
   options.beta1 = optimizer.Or("beta1", options.beta1);
   options.beta2 = optimizer.Or("beta2", options.beta2);
   options.epsilon = optimizer.Or("epsilon", options.epsilon);
+  if (optimizer.Has("schedule")) options.schedule = ReadSchedule(optimizer.At("schedule"));
+  options.weight_decay = optimizer.Or("weightDecay", options.weight_decay);
+  options.clip_value = optimizer.Or("clipValue", options.clip_value);
+  options.global_clip_norm = optimizer.Or("globalClipNorm", options.global_clip_norm);
+  if (optimizer.Has("movingAverage")) {
+    options.average_momentum = optimizer.At("movingAverage").At("momentum").As<double>();
+  }
   return options;
 }
 
@@ -136,15 +252,54 @@ std::vector<PlacementRule> ReadPlacement(const Node& placement) {
   return rules;
 }
 
+ServedConfig ReadServed(const Node& strategy) {
+  ServedConfig served;
+  served.synchronous = strategy.Or("synchronous", served.synchronous);
+  if (strategy.Has("waitFor")) served.wait_for = strategy.At("waitFor").As<int>();
+  if (strategy.Has("maxGradientAge")) {
+    served.max_gradient_age = strategy.At("maxGradientAge").As<int64_t>();
+  }
+  return served;
+}
+
+strategy::PipelineOptions ReadPipeline(const Node& node) {
+  strategy::PipelineOptions pipeline;
+  if (node.Has("stages")) {
+    for (const Node& stage : node.At("stages").Items()) {
+      pipeline.stages.push_back(
+          {.first = stage.At("first").As<size_t>(), .last = stage.At("last").As<size_t>()});
+    }
+  }
+  pipeline.map = node.OneOf<strategy::DeviceMap>(
+      "deviceMap",
+      {{"Balanced", strategy::DeviceMap::kBalanced}, {"Sequential", strategy::DeviceMap::kSequential}},
+      pipeline.map);
+  pipeline.stage_memory = node.Or("stageMemory", pipeline.stage_memory);
+  pipeline.micro_batches = node.Or("microBatches", pipeline.micro_batches);
+  pipeline.schedule = node.OneOf<strategy::PipelineSchedule>(
+      "schedule",
+      {{"GPipe", strategy::PipelineSchedule::kGPipe},
+       {"OneForwardOneBackward", strategy::PipelineSchedule::kOneForwardOneBackward}},
+      pipeline.schedule);
+  return pipeline;
+}
+
 Config ReadSpec(const Node& spec) {
   const Node trainer = spec.At("trainer");
   Config config;
   config.model = ReadModel(trainer.At("model"));
-  if (trainer.Has("data")) config.data = ReadData(trainer.At("data"));
+  if (trainer.Has("data")) {
+    config.data = ReadData(trainer.At("data"));
+    config.augmentation = ReadAugmentation(trainer.At("data"));
+  }
   config.data.targets =
       config.model.loss == LossKind::kMeanSquaredError ? data::TargetType::kValue : data::TargetType::kLabel;
-  config.optimizer = ReadOptimizer(trainer.At("optimizer"));
+  const Node optimizer = trainer.At("optimizer");
+  config.optimizer = ReadOptimizer(optimizer);
+  config.evaluate_average =
+      optimizer.Has("movingAverage") && optimizer.At("movingAverage").Or("evaluate", true);
   config.batch_size = trainer.Or("batchSize", config.batch_size);
+  config.gradient_accumulation = trainer.Or("gradientAccumulation", config.gradient_accumulation);
   config.epochs = trainer.Or("epochs", config.epochs);
   config.seed = trainer.Or("seed", config.seed);
   config.precision = trainer.OneOf<Precision>(
@@ -159,18 +314,34 @@ Config ReadSpec(const Node& spec) {
   }
   if (spec.Has("strategy")) {
     const Node node = spec.At("strategy");
-    config.strategy =
-        node.OneOf<strategy::Kind>("type",
-                                   {{"OneDevice", strategy::Kind::kOneDevice},
-                                    {"Mirrored", strategy::Kind::kMirrored},
-                                    {"MultiWorkerMirrored", strategy::Kind::kMultiWorkerMirrored}},
-                                   config.strategy);
+    if (node.Or<std::string>("type", "") == "ParameterServer") {
+      config.served = ReadServed(node);
+    } else {
+      config.strategy =
+          node.OneOf<strategy::Kind>("type",
+                                     {{"OneDevice", strategy::Kind::kOneDevice},
+                                      {"Mirrored", strategy::Kind::kMirrored},
+                                      {"MultiWorkerMirrored", strategy::Kind::kMultiWorkerMirrored},
+                                      {"CentralStorage", strategy::Kind::kCentralStorage},
+                                      {"Pipeline", strategy::Kind::kPipeline}},
+                                     config.strategy);
+    }
+    config.pipeline = ReadPipeline(node);
     config.variables = node.OneOf<VariablePlacement>("variables",
                                                      {{"Auto", VariablePlacement::kAuto},
                                                       {"CPU", VariablePlacement::kCpu},
                                                       {"RoundRobin", VariablePlacement::kRoundRobin},
                                                       {"LeastLoaded", VariablePlacement::kLeastLoaded}},
                                                      config.variables);
+    config.scaling = node.OneOf<Scaling>(
+        "scaling", {{"KeepGlobalBatch", Scaling::kKeepGlobalBatch}, {"Linear", Scaling::kLinear}},
+        config.scaling);
+    config.shard = node.OneOf<strategy::Shard>("shard",
+                                               {{"None", strategy::Shard::kNone},
+                                                {"Optimizer", strategy::Shard::kOptimizer},
+                                                {"Gradients", strategy::Shard::kGradients}},
+                                               config.shard);
+    config.copy_shards = node.Or("copyShards", config.copy_shards);
     config.cross_device_ops = node.OneOf<strategy::CrossDeviceOps>(
         "crossDeviceOps",
         {{"Auto", strategy::CrossDeviceOps::kAuto},
@@ -183,6 +354,7 @@ Config ReadSpec(const Node& spec) {
   }
   if (spec.Has("placement")) config.placement = ReadPlacement(spec.At("placement"));
   const Node role = spec.Has("roles") ? spec.At("roles").Items().front() : spec;
+  config.replicas = role.Or("replicas", config.replicas);
   if (role.Has("devices")) {
     config.soft_placement = role.At("devices").Or("softPlacement", false);
     config.log_placement = role.At("devices").Or("logPlacement", false);

@@ -69,6 +69,15 @@ Backend& Devices::For(Op op, DataType type, std::string_view name) {
   return *backend;
 }
 
+Backend& Devices::For(const LayerConfig& layer, DataType type, std::string_view name) {
+  Backend& asked = At(name);
+  for (const Op op : OpsOf(layer)) {
+    Backend& found = For(op, type, name);
+    if (&found != &asked) return found;
+  }
+  return asked;
+}
+
 std::string Devices::NameOf(const Backend& backend) const {
   for (const auto& [name, opened] : opened_) {
     if (opened.get() == &backend) return name;

@@ -11,6 +11,7 @@
 #include "trainer/backend/backend.h"
 #include "trainer/backend/cuda_plugin.h"
 #include "trainer/collectives/device_communicator.h"
+#include "trainer/layers/layer_config.h"
 
 namespace lockstep::trainer {
 
@@ -33,6 +34,8 @@ class Devices {
   // The device, if it has a kernel for `op` on elements of `type`; else Unsupported, naming the three; with
   // soft placement the CPU, and a warning says so, once.
   Backend& For(Op op, DataType type, std::string_view name);
+  // The same for all operations of a layer, which stay together.
+  Backend& For(const LayerConfig& layer, DataType type, std::string_view name);
   // "CPU:0", "GPU:0", "GPU:1".
   std::vector<std::string> Names();
   // How GPUs exchange gradients; null where there is no CUDA library.

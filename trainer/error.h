@@ -36,6 +36,11 @@ struct Unsupported : Error {
       : Error(contract::kExitPermanent, "Unsupported", message) {}
 };
 
+// Another run of the job has taken this one's place: it must not go on.
+struct Superseded : Error {
+  explicit Superseded(const std::string& message) : Error(contract::kExitSuperseded, "Superseded", message) {}
+};
+
 // Restarting may help.
 struct CollectiveLost : Error {
   explicit CollectiveLost(const std::string& message)

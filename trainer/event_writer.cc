@@ -49,6 +49,7 @@ void EventWriter::WriteStep(const contract::StepEvent& step) {
     sum.data_wait_seconds += pending_->data_wait_seconds;
     sum.collective_bytes += pending_->collective_bytes;
     sum.flops += pending_->flops;
+    sum.gradients_dropped += pending_->gradients_dropped;
     pending_ = sum;
   } else {
     pending_ = step;

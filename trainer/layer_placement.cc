@@ -21,11 +21,14 @@ std::map<std::string, std::string> PlaceLayers(const std::vector<LayerConfig>& l
   std::map<std::string, std::string> placed;
   std::vector<int64_t> bytes(request.devices.size());
   size_t next = 0;
-  int64_t inputs = request.features;
+  Shape inputs = request.sample;
   for (const LayerConfig& layer : layers) {
-    const int64_t size =
-        (inputs + (layer.use_bias ? 1 : 0)) * layer.units * static_cast<int64_t>(sizeof(float));
-    inputs = layer.units;
+    const LayerFacts facts = FactsOf(layer, inputs);
+    int64_t size = 0;
+    for (const VariableSpec& variable : facts.variables) {
+      size += variable.shape.num_elements() * static_cast<int64_t>(sizeof(float));
+    }
+    inputs = facts.output;
     std::string device = request.own_device;
     if (const PlacementRule* rule = RuleFor(layer.name, request.rules)) {
       device = rule->device;

@@ -30,7 +30,7 @@ struct LayerPlacementRequest {
   VariablePlacement variables = VariablePlacement::kAuto;
   std::string own_device = {};            // "GPU:0"
   std::vector<std::string> devices = {};  // to spread over
-  int64_t features = 0;                   // of the model's input
+  Shape sample = {};                      // of the model's input
 };
 
 // The device of each layer by its name.

@@ -2,233 +2,146 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "common/contract/store_client.h"
+#include "common/contract/environment.h"
 #include "common/log.h"
-#include "trainer/checkpointing.h"
 #include "trainer/config.h"
+#include "trainer/control_pipe.h"
 #include "trainer/devices.h"
 #include "trainer/error.h"
-#include "trainer/layer_placement.h"
+#include "trainer/generation.h"
 #include "trainer/process_environment.h"
+#include "trainer/served_run.h"
 #include "trainer/shared_dataset.h"
 #include "trainer/stop_signal.h"
-#include "trainer/train_loop.h"
 
 namespace lockstep::trainer {
 
 namespace {
 
-// How long the ranks may take to come together at the start, and to answer one another later. The launcher
-// finds a hung rank sooner (docs/contract.md); this is the net under it.
-constexpr std::chrono::seconds kMeetingTimeout{120};
+// How long a process that holds a state waits for the next generation.
+constexpr std::chrono::seconds kParked{300};
 
-std::unique_ptr<contract::Store> ConnectStore(const ProcessEnvironment& environment) {
-  if (environment.world.size == 1) return nullptr;
-  auto store = contract::StoreFromEnvironment(std::chrono::steady_clock::now() + kMeetingTimeout);
-  if (!store.ok()) throw RendezvousFailed(store.status().message());
-  return std::move(*store);
-}
+// Until a training runs there is nothing to save: asked to stop then, the process just ends.
+void End() { ::_exit(contract::kExitCheckpointed); }
 
-// Why this device has no instructions for the precision; empty: it has.
-std::string Missing(Precision precision, const Backend& backend) {
-  if (precision == Precision::kTf32) {
-    const auto* device = dynamic_cast<const DeviceBackend*>(&backend);
-    if (device == nullptr) return "TF32 is a GPU's, and this process computes on the CPU";
-    const int capability = device->identity().capability;
-    return capability >= 80 ? ""
-                            : "TF32 needs a GPU of compute capability 8.0, and this one has " +
-                                  std::to_string(capability / 10) + "." + std::to_string(capability % 10);
-  }
-  if (precision == Precision::kBFloat16) {
-    const Support support = backend.Supports(Op::kDense, DataType::kBFloat16);
-    if (!support.supported || !support.native) return support.reason;
-  }
-  return "";
-}
+// A process that takes part in one generation after the other, and what it has in all of them.
+class Member {
+ public:
+  struct Parts {
+    const Config& config;
+    EventWriter& events;
+    StopSignal& stop;
+  };
 
-// As asked for where there are instructions for it; elsewhere an error, or Float32 with soft placement.
-Precision ChoosePrecision(const Config& config, const Backend& backend, bool reports) {
-  const std::string missing = Missing(config.precision, backend);
-  if (missing.empty()) return config.precision;
-  const std::string name = PrecisionName(config.precision);
-  if (!config.soft_placement) {
-    throw Unsupported("trainer.precision: " + name + " cannot be had here: " + missing +
-                      "; use Float32, or devices.softPlacement: true to fall back on it");
-  }
-  if (reports) log::Warning("trainer.precision: Float32 instead of " + name + ": " + missing);
-  return Precision::kFloat32;
-}
+  Member(const Parts& parts, const ProcessEnvironment& environment)
+      : parts_(parts),
+        environment_(environment),
+        devices_({.threads = environment.threads,
+                  .memory = environment.memory,
+                  .soft_placement = parts.config.soft_placement}) {}
 
-// The backend that holds the variables, and where each layer computes.
-struct Placement {
-  Backend& home;
-  std::map<std::string, std::string> layers;  // device by name
-};
-
-Placement PlaceModel(const Config& config, const ProcessEnvironment& environment, int64_t features,
-                     Devices& devices) {
-  std::vector<std::string> gpus;  // asked for only where it matters: it starts CUDA
-  if (config.variables == VariablePlacement::kRoundRobin ||
-      config.variables == VariablePlacement::kLeastLoaded) {
-    for (const std::string& name : devices.Names()) {
-      if (name.starts_with("GPU")) gpus.push_back(name);
+  TrainingEnd Run() {
+    Variables variables = InheritedVariables();
+    while (true) {
+      if (const std::optional<TrainingEnd> end = RunGeneration()) return *end;
+      const auto next = control_.AwaitGeneration(kParked);
+      if (!next) {
+        throw CollectiveLost("holding step " + std::to_string(held_.front().position.step) + ": " +
+                             (control_.open() ? "no next generation came in 300 s" : "the launcher is gone"));
+      }
+      variables = RenewedVariables(variables, *next);
+      environment_ = ReadProcessEnvironment(variables);
+      log::Initialize(log::Level::kInfo, "trainer " + std::to_string(environment_.world.rank));
+      parts_.events.Write(contract::PhaseEvent{.phase = "Initializing"});
     }
   }
-  const std::string home = config.variables == VariablePlacement::kCpu ? "CPU:0" : environment.device;
-  return {.home = devices.At(home),
-          .layers = PlaceLayers(config.model.layers, {.rules = config.placement,
-                                                      .variables = config.variables,
-                                                      .own_device = environment.device,
-                                                      .devices = gpus,
-                                                      .features = features})};
-}
 
-void LogPlacement(const Placement& placement, const Model& model, Devices& devices) {
-  for (const auto& [layer, device] : placement.layers) {
-    log::Info("placement: layer " + layer + ": " + devices.NameOf(devices.At(device)));
+ private:
+  // None: the generation is over before the training is, the launcher knows, and held_ is what counts of it.
+  std::optional<TrainingEnd> RunGeneration() {
+    std::unique_ptr<Generation> generation;
+    bool answered = false, stopping = false;  // of other threads until Leave
+    const auto answer = [&] {
+      answered = true;
+      parts_.events.Write(contract::RegroupEvent{.step = held_.front().position.step});
+    };
+    try {
+      // While it joins the others it holds what it held before, whatever comes of that; and what it waits for
+      // ends with the generation's store.
+      if (!held_.empty()) control_.Handle(answer);
+      generation = std::make_unique<Generation>(Generation::Parts{.config = parts_.config,
+                                                                  .environment = environment_,
+                                                                  .devices = devices_,
+                                                                  .dataset = dataset_,
+                                                                  .events = parts_.events,
+                                                                  .held = held_,
+                                                                  .told = control_.open()});
+      control_.Handle([&] { generation->Abort(); });
+      if (answered) throw CollectiveLost("told to regroup while joining the others");
+      held_.clear();
+      parts_.stop.Handle([&] {
+        stopping = true;
+        generation->RequestStop();
+      });
+      const TrainingEnd end = generation->Run();
+      Leave();
+      return end;
+    } catch (const Error& error) {
+      Leave();
+      const bool others = error.exit_code() == contract::kExitCollectiveLost ||
+                          error.exit_code() == contract::kExitRendezvous;
+      const bool has_state = !held_.empty() || (generation != nullptr && generation->can_keep());
+      if (!others || !has_state || stopping || !control_.open()) throw;
+      log::Warning(error.what());
+    } catch (...) {
+      Leave();
+      throw;
+    }
+    if (held_.empty()) held_ = generation->Keep();
+    if (!answered) answer();
+    log::Info("holding step " + std::to_string(held_.front().position.step) + " until the next generation");
+    return std::nullopt;
   }
-  for (const Variable& variable : model.layout().variables) {
-    log::Info("placement: variable " + variable.name + ": " + devices.NameOf(placement.home));
-  }
-}
 
-strategy::Options StrategyOptions(const Config& config, const ProcessEnvironment& environment,
-                                  contract::Store* store, const Model& model, Backend& backend,
-                                  Devices& devices) {
-  auto* device = dynamic_cast<DeviceBackend*>(&backend);
-  return {.kind = config.strategy,
-          .ops = config.cross_device_ops,
-          .world = environment.world,
-          .store = store,
-          .threads = environment.threads,
-          .interface = environment.interface,
-          .reach = environment.store_address,
-          .setup_timeout = kMeetingTimeout,
-          .collective_timeout = kMeetingTimeout,
-          .device = device,
-          .communicators = device == nullptr ? nullptr : devices.communicators(),
-          .shares_device = environment.shares_device,
-          .record_steps = model.recordable()};
-}
-
-// In canonical order: the layers from the first to the last, where the flat layout begins with the last.
-std::vector<checkpoint::Variable> CanonicalVariables(const ParameterLayout& layout) {
-  std::vector<checkpoint::Variable> variables;
-  std::string layer;
-  size_t in_layer = 0;  // variables of `layer` so far, which stand in front
-  for (const Variable& variable : layout.variables) {
-    const std::string of = variable.name.substr(0, variable.name.rfind('/'));
-    in_layer = of == layer ? in_layer + 1 : 0;
-    layer = of;
-    variables.insert(variables.begin() + static_cast<std::ptrdiff_t>(in_layer),
-                     {.name = variable.name, .shape = variable.shape.dims()});
+  // Nothing that happens is told to the generation any more.
+  void Leave() {
+    parts_.stop.Handle(End);
+    control_.Handle(nullptr);
   }
-  return variables;
-}
 
-checkpoint::Signature MakeSignature(const Config& config, Precision precision, const Model& model,
-                                    const data::DatasetView& dataset) {
-  checkpoint::Signature signature;
-  signature.variables = CanonicalVariables(model.layout());
-  const OptimizerOptions& optimizer = config.optimizer;
-  signature.optimizer = optimizer.kind == OptimizerKind::kAdam ? "Adam" : "SGD";
-  if (optimizer.kind == OptimizerKind::kAdam) {
-    signature.slots = {"m", "v"};
-  } else if (optimizer.momentum > 0) {
-    signature.slots = {"momentum"};
-  }
-  signature.precision = PrecisionName(precision);
-  signature.seed = config.seed;
-  signature.training_samples = dataset.training().count;
-  return signature;
-}
-
-// A device may be stuck behind a rank that is gone, and then whatever it holds waits for it when it is let
-// go: the process ends at once instead.
-TrainingEnd RunOnDevice(TrainLoop& loop, EventWriter& events) {
-  try {
-    return loop.Run();
-  } catch (const Error& error) {
-    log::Error(error.what());
-    events.Write(contract::ErrorEvent{.kind = error.kind(), .message = error.what()});
-    std::fflush(stdout);
-    ::_exit(error.exit_code());
-  }
-}
+  Parts parts_;
+  ProcessEnvironment environment_;
+  Devices devices_;
+  std::unique_ptr<const SharedDataset> dataset_;
+  std::vector<Held> held_;  // what was not handed on yet, by step
+  ControlPipe control_;
+};
 
 }  // namespace
 
 int Run(EventWriter& events) {
   const ProcessEnvironment environment = ReadProcessEnvironment();
-  // Until the training runs there is nothing to save: asked to stop before, the process just ends.
-  std::atomic<strategy::Strategy*> training{nullptr};
-  StopSignal stop([&training] {
-    if (strategy::Strategy* running = training.load()) {
-      running->RequestStop();
-    } else {
-      ::_exit(contract::kExitCheckpointed);
-    }
-  });
+  StopSignal stop(End);
 
   events.Write(contract::PhaseEvent{.phase = "Initializing"});
-  const Config config = ReadConfig(environment.config_file);
-  const bool reports = environment.world.rank == 0;
-  const std::unique_ptr<contract::Store> store = ConnectStore(environment);
-  const SharedDataset dataset(config.data, environment.world, store.get(), kMeetingTimeout);
-
-  Devices devices({.threads = environment.threads,
-                   .memory = environment.memory,
-                   .soft_placement = config.soft_placement});
-  const Placement placement = PlaceModel(config, environment, dataset.view().features(), devices);
-  Backend& backend = placement.home;
-  const Precision precision = ChoosePrecision(config, backend, reports);
-  Model model(config.model,
-              {.features = dataset.view().features(),
-               .max_local_batch = MaxLocalBatch(config, environment.world.size),
-               .precision = precision,
-               .place = [&](const std::string& layer) -> Backend& {
-                 return devices.For(Op::kDense, ComputeType(precision), placement.layers.at(layer));
-               }},
-              backend);
-  if (config.log_placement && reports) LogPlacement(placement, model, devices);
-  const auto optimizer = MakeOptimizer(config.optimizer, backend);
-  const auto strategy =
-      strategy::MakeStrategy(StrategyOptions(config, environment, store.get(), model, backend, devices));
-  strategy->Setup(model, *optimizer, config.seed);
-
-  std::unique_ptr<Checkpointing> checkpointing;
-  if (config.checkpoint) {
-    checkpointing = std::make_unique<Checkpointing>(
-        Checkpointing::Options{.config = *config.checkpoint,
-                               .signature = MakeSignature(config, precision, model, dataset.view()),
-                               .world = environment.world,
-                               .run = environment.run,
-                               .generation = environment.generation,
-                               .timeout = kMeetingTimeout},
-        store.get(), model, *strategy, events);
+  if (environment.config_file.empty()) {
+    throw Error(contract::kExitUsage, "BadEnvironment",
+                std::string(contract::kTrainerConfig) +
+                    " is not set; lockstep-trainer is started by \"lockstep run\"");
   }
-  TrainLoop loop({.config = config,
-                  .environment = environment,
-                  .dataset = dataset.view(),
-                  .backend = backend,
-                  .model = model,
-                  .optimizer = *optimizer,
-                  .strategy = *strategy,
-                  .checkpointing = checkpointing.get(),
-                  .events = events});
-  training = strategy.get();
-  const TrainingEnd end =
-      dynamic_cast<DeviceBackend*>(&backend) == nullptr ? loop.Run() : RunOnDevice(loop, events);
-  training = nullptr;
-  return end == TrainingEnd::kStopped ? contract::kExitCheckpointed : contract::kExitDone;
+  const Config config = ReadConfig(environment.config_file);
+  if (config.served) {
+    return RunServed({.config = config, .environment = environment, .events = events, .stop = stop});
+  }
+  Member member({.config = config, .events = events, .stop = stop}, environment);
+  return member.Run() == TrainingEnd::kStopped ? contract::kExitCheckpointed : contract::kExitDone;
 }
 
 }  // namespace lockstep::trainer

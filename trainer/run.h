@@ -4,7 +4,8 @@
 
 namespace lockstep::trainer {
 
-// Does what the environment and the manifest in it say, as one rank. Returns the exit code for an end that
+// Does what the environment and the manifest in it say, as one rank; in one generation after the other, where
+// the launcher lets a process live on (docs/contract.md, "Regrouping"). Returns the exit code for an end that
 // was wanted (done, or stopped with a checkpoint); throws Error for every other.
 int Run(EventWriter& events);
 

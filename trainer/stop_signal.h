@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "common/unique_fd.h"
@@ -16,7 +17,12 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
+  // What is called from now on, instead; when this returns the one before is not being called any more.
+  void Handle(std::function<void()> on_stop);
+
  private:
+  std::mutex mutex_;
+  std::function<void()> on_stop_;  // guarded by it
   UniqueFd signals_;
   UniqueFd end_;
   std::thread thread_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "common/log.h"
 #include "trainer/backend/device_backend.h"
 #include "trainer/error.h"
+#include "trainer/model_setup.h"
 
 namespace lockstep::trainer {
 
@@ -28,6 +30,13 @@ int64_t ResidentBytes() {
   return resident * 4096;
 }
 
+// A moving average of the loss, as the CIFAR-10 tutorial of TensorFlow 1 shows it: it begins at zero, and
+// what that makes too small is put right as in its ExponentialMovingAverage (Kingma, Ba: Adam, section 3).
+constexpr double kLossKept = 0.9;
+double LossAverage(const TrainingPosition& position) {
+  return position.loss_average / (1 - std::pow(kLossKept, static_cast<double>(position.step)));
+}
+
 std::string Format(const char* format, auto... values) {
   char text[256];
   std::snprintf(text, sizeof text, format, values...);
@@ -36,24 +45,47 @@ std::string Format(const char* format, auto... values) {
 
 }  // namespace
 
-int64_t MaxLocalBatch(const Config& config, int world_size) {
-  return (config.batch_size + world_size - 1) / world_size;
+int64_t MaxLocalBatch(const Config& config, int shares) { return (config.batch_size + shares - 1) / shares; }
+
+data::Sampler::Options TrainLoop::SamplerOptions(const Parts& parts) {
+  return {.samples = parts.dataset.training().count,
+          .batch_size = parts.config.batch_size,
+          .seed = parts.config.seed};
 }
 
 TrainLoop::TrainLoop(const Parts& parts)
     : parts_(parts),
-      sampler_({.samples = parts.dataset.training().count,
-                .batch_size = parts.config.batch_size,
-                .seed = parts.config.seed}),
-      total_steps_(sampler_.batches_per_epoch() * parts.config.epochs),
-      capacity_(MaxLocalBatch(parts.config, parts.environment.world.size)),
-      feed_(MakeBatchFeed(parts.dataset, parts.model, parts.backend, capacity_)) {}
+      sampler_(SamplerOptions(parts)),
+      total_steps_(TotalSteps(parts.config, parts.dataset.training().count)),
+      share_(parts.strategy.data_share()),
+      capacity_(MaxLocalBatch(parts.config, share_.count)),
+      feed_(BatchFeed::Make({.dataset = parts.dataset,
+                             .model = parts.model,
+                             .backend = parts.backend,
+                             .augmentation = parts.augmentation,
+                             .sampler = SamplerOptions(parts),
+                             .epochs = parts.config.epochs,
+                             .share = share_.index,
+                             .shares = share_.count,
+                             .in_flight = parts.strategy.max_in_flight(),
+                             .capacity = capacity_})) {
+  if (!parts.held) return;
+  done_ = parts.held->position;
+  last_ = parts.held->last;
+  left_ = parts.held->left;
+  has_state_ = true;
+}
 
 bool TrainLoop::MeasuresAccuracy() const { return !parts_.config.model.metrics.empty(); }
 
 void TrainLoop::SetPhase(const char* phase) { parts_.events.Write(contract::PhaseEvent{.phase = phase}); }
 
 TrainingPosition TrainLoop::Resume() {
+  if (parts_.held) {
+    if (parts_.checkpointing != nullptr) parts_.checkpointing->TakeOver();
+    parts_.events.Write(contract::ResumedEvent{.step = parts_.held->position.step});
+    return parts_.held->position;
+  }
   TrainingPosition position;
   if (parts_.checkpointing != nullptr) {
     if (const auto resumed = parts_.checkpointing->Resume()) {
@@ -61,34 +93,33 @@ TrainingPosition TrainLoop::Resume() {
       parts_.events.Write(contract::ResumedEvent{.step = position.step});
     }
   }
-  if (Reports() && !parts_.environment.ledger_file.empty()) {
-    auto ledger = checkpoint::LedgerWriter::Open(parts_.environment.ledger_file,
-                                                 parts_.environment.generation, position.step);
-    if (!ledger.ok()) throw BadData("ledger: " + ledger.status().message());
-    ledger_ = std::make_unique<checkpoint::LedgerWriter>(std::move(*ledger));
-  }
   return position;
+}
+
+void TrainLoop::OpenLedger() {
+  if (!Reports() || parts_.environment.ledger_file.empty()) return;
+  auto ledger = checkpoint::LedgerWriter::Open(parts_.environment.ledger_file, parts_.environment.generation,
+                                               done_.step, last_.epoch, last_.first, last_.count);
+  if (!ledger.ok()) throw BadData("ledger: " + ledger.status().message());
+  ledger_ = std::make_unique<checkpoint::LedgerWriter>(std::move(*ledger));
 }
 
 TrainingEnd TrainLoop::Run() {
   const int64_t epochs = parts_.config.epochs;
   done_ = Resume();
   next_ = done_.data;
-  parts_.events.Write(contract::ReadyEvent{});
+  OpenLedger();
+  has_state_ = true;
+  parts_.events.Write(contract::ReadyEvent{.regroups = parts_.regroups, .layers = parts_.layers});
   SetPhase("Training");
+  CloseStep(false);
 
   bool stop = false;
   while (true) {
     while (!stop && MayStartStep()) StartStep();
     if (started_.empty()) break;
-    const int64_t epoch = started_.front().at.epoch;
     stop = FinishStep() || stop;
-    const bool end_of_epoch = done_.data.epoch != epoch;
-    if (end_of_epoch) EndEpoch();
-    const bool ends = started_.empty() && (stop || done_.data.epoch == epochs);
-    if (ends ? parts_.checkpointing != nullptr : CheckpointIsDue(done_.step, end_of_epoch)) {
-      parts_.checkpointing->Save(done_);
-    }
+    CloseStep(stop);
   }
 
   if (done_.data.epoch < epochs) {
@@ -100,7 +131,7 @@ TrainingEnd TrainLoop::Run() {
     return TrainingEnd::kStopped;
   }
   if (parts_.dataset.test().count > 0) {
-    const Evaluation test = Evaluate("test", parts_.dataset.test(), epochs - 1);
+    const Evaluation test = EvaluateAsAsked("test", parts_.dataset.test(), epochs - 1);
     if (Reports()) {
       std::string line = Format("test: loss %.4f", test.loss);
       if (MeasuresAccuracy()) line += Format(", accuracy %.4f", test.accuracy);
@@ -124,20 +155,53 @@ bool TrainLoop::MayStartStep() const {
 }
 
 void TrainLoop::StartStep() {
-  const strategy::World& world = parts_.environment.world;
-  started_.push_back({next_, Clock::now()});
-  const auto shard = sampler_.Shard(next_, world.rank, world.size);
-  const BatchFeed::Batch batch = feed_->Load(shard);
+  started_.push_back({.at = next_, .time = Clock::now()});
+  const auto shard = sampler_.Shard(next_, share_.index, share_.count);
+  const BatchFeed::Batch batch = feed_->Load(next_, shard);
+  started_.back().data_wait = SecondsSince(started_.back().time);
   parts_.strategy.StartStep({.inputs = batch.inputs,
                              .labels = batch.labels,
                              .local_samples = static_cast<int64_t>(shard.size()),
-                             .global_samples = sampler_.BatchAt(next_).count});
+                             .global_samples = sampler_.BatchAt(next_).count,
+                             .epoch = next_.epoch,
+                             .samples = shard});
   next_ = sampler_.Next(next_);
 }
 
 bool TrainLoop::FinishStep() {
-  const Started started = started_.front();
   const strategy::StepResult result = parts_.strategy.FinishStep();
+  Count(result);
+  return result.stop;
+}
+
+void TrainLoop::CloseStep(bool stop) {
+  const bool end_of_epoch = done_.data.offset == 0;
+  if (left_ == AfterStep::kEpoch) EndEpoch();
+  if (left_ == AfterStep::kNothing) return;
+  left_ = AfterStep::kSave;
+  const bool ends = started_.empty() && (stop || done_.data.epoch == parts_.config.epochs);
+  if (ends ? parts_.checkpointing != nullptr : CheckpointIsDue(done_.step, end_of_epoch)) {
+    parts_.checkpointing->Save(done_);
+  }
+  left_ = AfterStep::kNothing;
+}
+
+std::vector<Held> TrainLoop::Keep() {
+  std::vector<Held> held;
+  for (strategy::Committed& committed : parts_.strategy.TakeCommitted(parts_.model)) {
+    if (committed.finished) Count(*committed.finished);
+    held.push_back({.state = std::move(committed.state),
+                    .parts = std::move(committed.parts),
+                    .division = committed.division,
+                    .position = done_,
+                    .last = last_,
+                    .left = left_});
+  }
+  return held;
+}
+
+void TrainLoop::Count(const strategy::StepResult& result) {
+  const Started started = started_.front();
   started_.pop_front();
 
   done_.step += 1;
@@ -145,7 +209,10 @@ bool TrainLoop::FinishStep() {
   done_.epoch.loss += result.loss * static_cast<double>(result.samples);
   done_.epoch.correct += result.correct;
   done_.epoch.samples += result.samples;
+  done_.loss_average = kLossKept * done_.loss_average + (1 - kLossKept) * result.loss;
   const data::Range batch = sampler_.BatchAt(started.at);
+  last_ = {.epoch = started.at.epoch, .first = batch.first, .count = batch.count};
+  left_ = done_.data.epoch == started.at.epoch ? AfterStep::kSave : AfterStep::kEpoch;
   if (ledger_ != nullptr) {
     const Status noted = ledger_->Append(done_.step, started.at.epoch, batch.first, batch.count);
     if (!noted.ok()) throw BadData("ledger: " + noted.message());
@@ -155,19 +222,20 @@ bool TrainLoop::FinishStep() {
   finished_ = Clock::now();
   epoch_.seconds += seconds;
   epoch_.steps += 1;
-  const strategy::World& world = parts_.environment.world;
-  parts_.events.WriteStep({.step = done_.step,
-                           .total_steps = total_steps_,
-                           .epoch = started.at.epoch,
-                           .samples = result.samples,
-                           .loss = result.loss,
-                           .learning_rate = parts_.optimizer.learning_rate(),
-                           .seconds = seconds,
-                           .collective_seconds = result.collective_seconds,
-                           .collective_bytes = result.collective_bytes,
-                           .flops = static_cast<double>(parts_.model.training_flops() *
-                                                        data::ShardOf(batch, world.rank, world.size).count)});
-  return result.stop;
+  parts_.events.WriteStep(
+      {.step = done_.step,
+       .total_steps = total_steps_,
+       .epoch = started.at.epoch,
+       .samples = result.samples,
+       .loss = result.loss,
+       .loss_average = LossAverage(done_),
+       .learning_rate = parts_.optimizer.learning_rate(done_.step),
+       .seconds = seconds,
+       .collective_seconds = result.collective_seconds,
+       .data_wait_seconds = started.data_wait,
+       .collective_bytes = result.collective_bytes,
+       .flops = static_cast<double>(parts_.model.training_flops() *
+                                    data::ShardOf(batch, share_.index, share_.count).count)});
 }
 
 void TrainLoop::TellMemory() {
@@ -200,7 +268,7 @@ void TrainLoop::EndEpoch() {
     line += Format(", accuracy %.4f", static_cast<double>(sums.correct) / static_cast<double>(sums.samples));
   }
   if (parts_.dataset.validation().count > 0) {
-    const Evaluation validation = Evaluate("validation", parts_.dataset.validation(), epoch);
+    const Evaluation validation = EvaluateAsAsked("validation", parts_.dataset.validation(), epoch);
     line += Format(", validation loss %.4f", validation.loss);
     if (MeasuresAccuracy()) line += Format(", validation accuracy %.4f", validation.accuracy);
     SetPhase("Training");
@@ -214,26 +282,40 @@ void TrainLoop::EndEpoch() {
   epoch_ = {};
 }
 
+TrainLoop::Evaluation TrainLoop::EvaluateAsAsked(const char* split, data::Range samples, int64_t epoch) {
+  if (!parts_.config.evaluate_average) return Evaluate(split, samples, epoch);
+  parts_.strategy.UseAverage(true);
+  const Evaluation evaluation = Evaluate(split, samples, epoch);
+  parts_.strategy.UseAverage(false);
+  return evaluation;
+}
+
 TrainLoop::Evaluation TrainLoop::Evaluate(const char* split, data::Range samples, int64_t epoch) {
   SetPhase("Evaluating");
   const auto start = Clock::now();
-  const strategy::World& world = parts_.environment.world;
-  const data::Range mine = data::ShardOf(samples, world.rank, world.size);
+  if (ReplicaSum* const replicas = parts_.strategy.replica_sum();
+      replicas != nullptr && parts_.model.state_differs()) {
+    parts_.model.AverageState(*replicas, share_.count);
+  }
+  const data::Range mine = data::ShardOf(samples, share_.index, share_.count);
   strategy::Totals local;
   // As often on every rank as on the first, which has the most: all ranks load equally often
   // (strategy::Batch).
-  const int64_t most = data::ShardOf(samples, 0, world.size).count;
-  for (int64_t done = 0; done < most; done += capacity_) {
-    const int64_t count = std::clamp<int64_t>(mine.count - done, 0, capacity_);
+  const int64_t most = data::ShardOf(samples, 0, share_.count).count;
+  // (Of a step in pieces there is memory for a piece.)
+  const int pieces = parts_.config.gradient_accumulation;
+  const int64_t pass = (capacity_ + pieces - 1) / pieces;
+  for (int64_t done = 0; done < most; done += pass) {
+    const int64_t count = std::clamp<int64_t>(mine.count - done, 0, pass);
     const BatchFeed::Batch batch = feed_->Load(data::Range{mine.first + done, count});
-    const LossResult result = parts_.model.Evaluate(batch.inputs, batch.labels, count);
-    local.loss_sum += result.loss_sum;
-    local.correct += result.correct;
-    local.samples += count;
+    const strategy::Totals some = parts_.strategy.Evaluate(parts_.model, batch.inputs, batch.labels, count);
+    local.loss_sum += some.loss_sum;
+    local.correct += some.correct;
+    local.samples += some.samples;
   }
   const strategy::Totals all = parts_.strategy.Sum(local);
   const auto count = static_cast<double>(all.samples);
-  const Evaluation evaluation{.loss = all.loss_sum / count + parts_.model.L2Penalty(),
+  const Evaluation evaluation{.loss = all.loss_sum / count + parts_.strategy.L2Penalty(parts_.model),
                               .accuracy = static_cast<double>(all.correct) / count};
   parts_.events.Write(contract::EvaluationEvent{.split = split,
                                                 .epoch = epoch,

@@ -11,7 +11,7 @@ inline constexpr char kRank[] = "RANK";
 inline constexpr char kWorldSize[] = "WORLD_SIZE";
 inline constexpr char kLocalRank[] = "LOCAL_RANK";
 inline constexpr char kLocalWorldSize[] = "LOCAL_WORLD_SIZE";
-inline constexpr char kGroupRank[] = "GROUP_RANK";             // the replica's index
+inline constexpr char kGroupRank[] = "GROUP_RANK";             // this replica among those that take part
 inline constexpr char kGroupWorldSize[] = "GROUP_WORLD_SIZE";  // how many replicas
 inline constexpr char kMasterAddress[] = "MASTER_ADDR";
 inline constexpr char kMasterPort[] = "MASTER_PORT";
@@ -23,17 +23,28 @@ inline constexpr char kCudaVisibleDevices[] = "CUDA_VISIBLE_DEVICES";
 inline constexpr char kJob[] = "LOCKSTEP_JOB";                // metadata.name
 inline constexpr char kAttempt[] = "LOCKSTEP_ATTEMPT";        // 0, 1 …: a cluster's new Job
 inline constexpr char kGeneration[] = "LOCKSTEP_GENERATION";  // 0, 1 …: a restart in place
-inline constexpr char kRun[] = "LOCKSTEP_RUN";  // one run of the job: the same in all its generations, random
-inline constexpr char kRole[] = "LOCKSTEP_ROLE";                   // "worker" …
+// One run of the job: the same in all its generations; 32 hexadecimal digits. It is the id of the job's
+// store.
+inline constexpr char kRun[] = "LOCKSTEP_RUN";
+// What a process is in its job: its role ("worker" …), which of the role's processes it is and how many there
+// are, and the processes of all roles in the manifest's order, "worker=4,ps=2,evaluator=1". RANK and
+// WORLD_SIZE count over all roles in the same order.
+inline constexpr char kRole[] = "LOCKSTEP_ROLE";
+inline constexpr char kRoleRank[] = "LOCKSTEP_ROLE_RANK";
+inline constexpr char kRoleSize[] = "LOCKSTEP_ROLE_SIZE";
+inline constexpr char kRoles[] = "LOCKSTEP_ROLES";
+// 0, 1 …: how often this process alone was started again within the generation.
+inline constexpr char kIncarnation[] = "LOCKSTEP_INCARNATION";
 inline constexpr char kStoreAddress[] = "LOCKSTEP_STORE_ADDRESS";  // HOST:PORT, [V6]:PORT
 inline constexpr char kTokenFile[] = "LOCKSTEP_TOKEN_FILE";        // path, mode 0600
 inline constexpr char kEventsFd[] = "LOCKSTEP_EVENTS_FD";          // number of the inherited pipe
+inline constexpr char kControlFd[] = "LOCKSTEP_CONTROL_FD";        // likewise, of control_line.h
 inline constexpr char kCheckpointDirectory[] = "LOCKSTEP_CHECKPOINT_DIRECTORY";  // absent: no checkpoints
 inline constexpr char kTrainerConfig[] = "LOCKSTEP_TRAINER_CONFIG";  // path of the resolved manifest, JSON
 inline constexpr char kInterface[] = "LOCKSTEP_INTERFACE";           // spec.network.interface, when given
 
 // The process's device and how much of it the process may take (spec.devices.memory, spec.devices.virtual).
-inline constexpr char kDevice[] = "LOCKSTEP_DEVICE";  // "GPU" | "CPU"
+inline constexpr char kDevice[] = "LOCKSTEP_DEVICE";  // "GPU" | "CPU" | "TPU"
 // Its own device: the UUID of a GPU or of a MIG slice, "GPU:0" where it has none; several with commas
 // between. Absent on the CPU.
 inline constexpr char kDeviceUuid[] = "LOCKSTEP_DEVICE_UUID";
@@ -48,6 +59,7 @@ inline constexpr char kCudaPlugin[] =
     "LOCKSTEP_CUDA_PLUGIN";  // path of liblockstep-cuda.so; GPU processes only
 
 // Read by the launcher from its own environment, and not passed on.
+inline constexpr char kPodUid[] = "LOCKSTEP_POD_UID";              // of the pod that an agent runs in
 inline constexpr char kNvmlLibrary[] = "LOCKSTEP_NVML_LIBRARY";    // instead of libnvidia-ml.so.1
 inline constexpr char kDeviceLedger[] = "LOCKSTEP_DEVICE_LEDGER";  // folder of the machine's device ledger
 

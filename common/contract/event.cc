@@ -61,7 +61,14 @@ class Reader {
 
 // Each event's members in one place, for both directions. `Io` has operator()(key, member).
 template <typename Io>
-void Members(Io&&, ReadyEvent&) {}
+void Members(Io&& io, ReadyEvent& e) {
+  io("regroups", e.regroups);
+  io("layers", e.layers);
+}
+template <typename Io>
+void Members(Io&& io, RegroupEvent& e) {
+  io("step", e.step);
+}
 template <typename Io>
 void Members(Io&& io, PhaseEvent& e) {
   io("phase", e.phase);
@@ -74,12 +81,15 @@ void Members(Io&& io, StepEvent& e) {
   io("epoch", e.epoch);
   io("samples", e.samples);
   io("loss", e.loss);
+  io("loss_average", e.loss_average);
   io("learning_rate", e.learning_rate);
   io("seconds", e.seconds);
   io("collective_seconds", e.collective_seconds);
   io("data_wait_seconds", e.data_wait_seconds);
   io("collective_bytes", e.collective_bytes);
   io("flops", e.flops);
+  io("gradients_dropped", e.gradients_dropped);
+  io("gradient_age", e.gradient_age);
 }
 template <typename Io>
 void Members(Io&& io, EvaluationEvent& e) {
@@ -94,6 +104,7 @@ void Members(Io&& io, CheckpointEvent& e) {
   io("step", e.step);
   io("path", e.path);
   io("seconds", e.seconds);
+  io("blocking_seconds", e.blocking_seconds);
   io("ok", e.ok);
   io("message", e.message);
 }
@@ -120,6 +131,7 @@ constexpr const char* NameOf(const CheckpointEvent&) { return "checkpoint"; }
 constexpr const char* NameOf(const MemoryEvent&) { return "memory"; }
 constexpr const char* NameOf(const ResumedEvent&) { return "resumed"; }
 constexpr const char* NameOf(const ErrorEvent&) { return "error"; }
+constexpr const char* NameOf(const RegroupEvent&) { return "regroup"; }
 
 template <typename T>
 Result<Event> ReadAs(const Json& object) {

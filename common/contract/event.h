@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,7 +15,16 @@ namespace lockstep::contract {
 inline constexpr size_t kMaxEventBytes = 64 * 1024;  // a longer line is malformed
 
 // {"event":"ready"}: joined the others, about to take the first step.
-struct ReadyEvent {};
+struct ReadyEvent {
+  bool regroups = false;  // understands the lines of control_line.h
+  // Of a model that is cut, or computed on several devices: the layers that the process has, for people.
+  std::string layers = {};
+};
+
+// {"event":"regroup","step":120}: this generation is over for the process; it waits for the next one.
+struct RegroupEvent {
+  int64_t step = 0;  // that it holds, committed; it may hold the one after it too
+};
 
 // {"event":"phase","phase":"Evaluating"}: busy with something that takes no steps. Initializing | Training |
 // Evaluating | Checkpointing.
@@ -29,13 +39,18 @@ struct StepEvent {
   int64_t total_steps = 0;  // 0: not known
   int64_t epoch = 0;        // from 0
   int64_t samples = 0;      // over all ranks
-  double loss = 0;          // of the last global batch
+  // Of the last global batch; NaN: not told, or not a finite number.
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  double loss_average = std::numeric_limits<double>::quiet_NaN();  // moving, over the steps; NaN: not told
   double learning_rate = 0;
   double seconds = 0;             // this rank's wall time
   double collective_seconds = 0;  // of it, waiting for or doing communication
   double data_wait_seconds = 0;   // of it, waiting for data
   int64_t collective_bytes = 0;   // this rank's all-reduced payload
   double flops = 0;               // this rank's model FLOP
+  // Of parameter servers; server 0 tells.
+  int64_t gradients_dropped = 0;  // that came too late
+  double gradient_age = 0;        // updates since the parameters it was computed with, of the last gradient
 };
 
 // {"event":"evaluation", …}: a pass over the validation or the test samples.
@@ -51,9 +66,10 @@ struct EvaluationEvent {
 struct CheckpointEvent {
   int64_t step = 0;
   std::string path;
-  double seconds = 0;
-  bool ok = true;       // false: not written, training goes on
-  std::string message;  // why not
+  double seconds = 0;           // until it was durable
+  double blocking_seconds = 0;  // of the training, which stood still for it
+  bool ok = true;               // false: not written, training goes on
+  std::string message;          // why not
 };
 
 // {"event":"memory", …}: what the process holds on its device.
@@ -64,7 +80,8 @@ struct MemoryEvent {
   std::string kind;
 };
 
-// {"event":"resumed","step":100}: goes on after a checkpoint of that step.
+// {"event":"resumed","step":100}: goes on after that step, from a checkpoint or from what a process of the
+// generation before holds.
 struct ResumedEvent {
   int64_t step = 0;
 };
@@ -76,7 +93,7 @@ struct ErrorEvent {
 };
 
 using Event = std::variant<ReadyEvent, PhaseEvent, StepEvent, EvaluationEvent, CheckpointEvent, MemoryEvent,
-                           ResumedEvent, ErrorEvent>;
+                           ResumedEvent, ErrorEvent, RegroupEvent>;
 
 // One line with its newline.
 std::string EncodeEvent(const Event& event);

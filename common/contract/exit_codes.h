@@ -4,9 +4,10 @@
 namespace lockstep::contract {
 
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitUsage = 2;            // wrong usage or manifest
-inline constexpr int kExitPermanent = 3;        // bad data, bad model: a restart would not help
-inline constexpr int kExitRetryable = 10;       // 10–19: a restart may help
+inline constexpr int kExitUsage = 2;       // wrong usage or manifest
+inline constexpr int kExitPermanent = 3;   // bad data, bad model: a restart would not help
+inline constexpr int kExitSuperseded = 4;  // a newer one has taken this one's place, and it must not go on
+inline constexpr int kExitRetryable = 10;  // 10–19: a restart may help
 inline constexpr int kExitCollectiveLost = 11;  // a peer vanished in a collective
 inline constexpr int kExitRendezvous = 12;      // the others were not found in time
 inline constexpr int kExitDeviceLost = 13;

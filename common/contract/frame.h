@@ -8,9 +8,9 @@
 
 #include "common/status.h"
 
-// Framing of everything that goes over the rendezvous port: a frame is its length (32 bits, big-endian, of
-// what follows) and that many bytes, the first of which is a FrameType. Numbers are big-endian, byte strings
-// carry a 32-bit length. Nothing here does I/O.
+// Framing of everything that goes over the rendezvous port, and of what parameter servers say: a frame is its
+// length (32 bits, big-endian, of what follows) and that many bytes, the first of which is a FrameType.
+// Numbers are big-endian, byte strings carry a 32-bit length. Nothing here does I/O.
 namespace lockstep::contract {
 
 enum class FrameType : uint8_t {
@@ -38,6 +38,23 @@ enum class FrameType : uint8_t {
   kStop = 41,
   kFinish = 42,
   kFinishSeen = 43,
+  kRestart = 44,
+  // A parameter server and those it serves (trainer/parameter_server/protocol.h), on ports of their own.
+  kAttach = 64,
+  kAttached = 65,
+  kPull = 66,
+  kParameters = 67,
+  kStage = 68,
+  kStaged = 69,
+  kCommit = 70,
+  kCommitted = 71,
+  kTake = 72,
+  kWork = 73,
+  kHaveParameters = 74,
+  kLeave = 75,
+  kNoted = 76,
+  kCommand = 77,
+  kObeyed = 78,
 };
 
 inline constexpr size_t kFrameHeaderBytes = 4;

@@ -78,8 +78,8 @@ class StoreClient : public Store {
 };
 
 // The store that the launcher of this process serves, as its environment says (environment.h): RANK and
-// LOCKSTEP_* JOB, GENERATION, STORE_ADDRESS, TOKEN_FILE. kFailedPrecondition, naming the variable, if one is
-// not there or makes no sense.
+// LOCKSTEP_* JOB, GENERATION, STORE_ADDRESS, TOKEN_FILE, and RUN where it is set: which store it must be.
+// kFailedPrecondition, naming the variable, if one is not there or makes no sense.
 Result<std::unique_ptr<Store>> StoreFromEnvironment(Store::Deadline deadline);
 
 }  // namespace lockstep::contract

@@ -43,6 +43,7 @@ Result<std::unique_ptr<Store>> StoreFromEnvironment(Store::Deadline deadline) {
   if (!generation.ok()) return generation.status();
   const Result<int64_t> rank = Number(kRank, std::numeric_limits<int32_t>::max());
   if (!rank.ok()) return rank.status();
+  const char* run = std::getenv(kRun);
   const Result<Token> token = Token::Read(*token_file);
   if (!token.ok()) return token.status();
 
@@ -51,7 +52,7 @@ Result<std::unique_ptr<Store>> StoreFromEnvironment(Store::Deadline deadline) {
                                                                       .job = *job,
                                                                       .generation = *generation,
                                                                       .rank = static_cast<int32_t>(*rank),
-                                                                      .store_id = {},
+                                                                      .store_id = run == nullptr ? "" : run,
                                                                       .deadline = deadline});
   if (!client.ok()) return client.status();
   return std::unique_ptr<Store>(std::move(*client));

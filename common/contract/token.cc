@@ -63,8 +63,9 @@ std::string_view Token::bytes() const {
 
 Result<Token> Token::Create(const std::string& path) {
   const std::string operation = "token file " + path;
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file && errno == EEXIST) return FailedPrecondition(operation + ": it is there already");
+  // Under another name until it is whole: whoever waits for the file never sees half of it.
+  std::string temporary = path + ".XXXXXX";
+  const UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file) return Status::FromErrno(errno, operation);
 
   const Token token = Random();
@@ -79,10 +80,11 @@ Result<Token> Token::Create(const std::string& path) {
   Status status = ::fchmod(file.get(), 0600) == 0 ? Status() : Status::FromErrno(errno, "fchmod");
   if (status.ok()) status = WriteAll(file.get(), text, kFileBytes);
   ::explicit_bzero(text, sizeof text);
-  if (!status.ok()) {
-    ::unlink(path.c_str());
-    return Status(status.code(), operation + ": " + status.message());
+  if (status.ok() && ::link(temporary.c_str(), path.c_str()) != 0) {
+    status = errno == EEXIST ? FailedPrecondition("it is there already") : Status::FromErrno(errno, "link");
   }
+  ::unlink(temporary.c_str());
+  if (!status.ok()) return Status(status.code(), operation + ": " + status.message());
   return token;
 }
 

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -13,6 +15,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "common/contract/environment.h"
 #include "common/contract/exit_codes.h"
 #include "common/status.h"
 #include "launcher/agent/keeper.h"
@@ -20,6 +23,7 @@
 #include "launcher/operator/names.h"
 #include "launcher/operator/observe.h"
 #include "launcher/spec/manifest.h"
+#include "launcher/spec/roles.h"
 
 namespace lockstep::agent {
 
@@ -40,6 +44,13 @@ Result<int> IndexOfPod() {
                            "\"; expected a number from 0");
   }
   return index;
+}
+
+// Of the pod: that of its Job, and its index.
+std::string HostName() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
 }
 
 // A mounted Secret can be read by the pod's group; the token's file may be by nobody but its owner.
@@ -63,14 +74,20 @@ Result<job::RunOptions> Prepare(const AgentOptions& options) {
   if (read.jobs.size() != 1) return InvalidArgument(options.manifest + ": has not one TrainingJob");
 
   job::RunOptions run{.job = std::move(read.jobs.front()),
-                      .replica = *index,
+                      .in_pod = true,
                       .attempt = options.attempt,
                       .run_folder = options.run_folder};
-  if (*index >= run.job.roles.front().replicas) {
+  if (const char* uid = std::getenv(contract::kPodUid)) run.instance = uid;
+  const std::string name = options.role.empty() ? run.job.roles.front().name : options.role;
+  const auto role = std::find_if(run.job.roles.begin(), run.job.roles.end(),
+                                 [&](const spec::Role& each) { return each.name == name; });
+  if (role == run.job.roles.end()) return InvalidArgument("--role " + name + ": the job has no such role");
+  if (*index >= role->replicas) {
     return InvalidArgument("the pod's index is " + std::to_string(*index) + " of " +
-                           std::to_string(run.job.roles.front().replicas) + " replicas");
+                           std::to_string(role->replicas) + " replicas");
   }
-  if (run.job.roles.front().replicas == 1) return run;
+  run.replica = spec::FirstReplicaOf(run.job, name) + *index;
+  if (spec::ReplicasOf(run.job) == 1) return run;
   if (options.rendezvous.empty() || options.token_file.empty()) {
     return InvalidArgument("a job of several replicas needs --rendezvous and --token-file");
   }
@@ -79,9 +96,10 @@ Result<job::RunOptions> Prepare(const AgentOptions& options) {
   Result<std::string> token = OwnCopyOfToken(options);
   LOCKSTEP_RETURN_IF_ERROR(token.status());
   run.token_file = std::move(*token);
+  if (!options.domain.empty()) run.host = HostName() + "." + options.domain;
   // Replica 0 is reached under many names and addresses: it listens on all of them.
   run.rendezvous =
-      *index == 0 ? options.rendezvous.substr(options.rendezvous.rfind(':')) : options.rendezvous;
+      run.replica == 0 ? options.rendezvous.substr(options.rendezvous.rfind(':')) : options.rendezvous;
   return run;
 }
 
@@ -140,6 +158,9 @@ int PodExitCode(const job::Outcome& outcome) {
     case contract::kExitRendezvous:
       // Of a rank that failed with it too often, or because the others did not come?
       return outcome.failure ? contract::kExitPermanent : contract::kExitRendezvous;
+    case contract::kExitSuperseded:  // of the trainer, or because another pod has this one's place
+      return outcome.failure && !outcome.failure->own_trainer ? contract::kExitPermanent
+                                                              : contract::kExitSuperseded;
     case contract::kExitDeviceLost:  // another machine has others
     case contract::kExitCheckpointed:
       return outcome.exit_code;
@@ -153,6 +174,7 @@ bool RestartsAfter(int pod_exit_code) {
     case contract::kExitDone:
     case contract::kExitUsage:
     case contract::kExitPermanent:
+    case contract::kExitSuperseded:
     case contract::kExitDeviceLost:
     case kAskedToStop:
       return false;

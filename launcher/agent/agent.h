@@ -22,6 +22,8 @@ struct AgentOptions {
   int64_t attempt = 0;
   std::string rendezvous;  // HOST:PORT of replica 0; empty: there is but one replica
   std::string token_file;  // as Kubernetes mounts it; empty: there is but one replica
+  std::string role;        // the pod's; empty: the job has but one
+  std::string domain;      // behind the pod's name; empty: the others know the pod by its address
   std::string run_folder;
   std::string termination_log = "/dev/termination-log";
 };

@@ -13,6 +13,9 @@ void AddAgent(CLI::App& app, Action& action) {
   command->add_option("--manifest", options->manifest, "a file with the TrainingJob")->required();
   command->add_option("--attempt", options->attempt, "which Job of the TrainingJob this is; the first is 0")
       ->check(CLI::NonNegativeNumber);
+  command->add_option("--role", options->role, "the pod's role, in a job of several");
+  command->add_option("--domain", options->domain,
+                      "behind the pod's name: under which the others find it, if not by its address");
   command->add_option("--rendezvous", options->rendezvous,
                       "HOST:PORT of replica 0, in a job of several replicas");
   command->add_option("--token-file", options->token_file, "the job's secret, in a job of several replicas");

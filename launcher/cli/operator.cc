@@ -14,6 +14,7 @@
 #include "launcher/http/server.h"
 #include "launcher/kube/config.h"
 #include "launcher/operator/controller.h"
+#include "launcher/telemetry/page.h"
 
 namespace lockstep::cli {
 
@@ -26,7 +27,7 @@ struct Arguments {
   std::string context;
   std::string address = "0.0.0.0";
   int port = kPort;
-  double requests_per_second = 200;
+  double requests_per_second = 1000;
   bool no_leader_election = false;
   op::ControllerOptions options;
 };
@@ -63,8 +64,17 @@ void Serve(http::HttpServer& server, const op::Controller& controller,
     const auto format = telemetry::NegotiateMetricsFormat(request.header("accept"));
     return Response{.content_type = std::string(telemetry::MetricsContentType(format)),
                     .body = metrics.Render(format, controller.JobsByPhase()),
-                    .headers = {{"Vary", "Accept"}}};
+                    .headers = {{"Vary", "Accept"}},
+                    .compresses = true};
   });
+  server.Handle("/jobs", [&controller](const Request& request) {
+    const op::JobList list =
+        controller.FindJobs({.search = request.parameter("search"), .phase = request.parameter("phase")});
+    return Response{.content_type = "application/json",
+                    .body = op::JobListDocument(list, controller.JobsByPhase(), controller.synced()),
+                    .compresses = true};
+  });
+  telemetry::ServePage(server, telemetry::JobsPage());
 }
 
 int RunOperator(Arguments arguments) {
@@ -100,6 +110,7 @@ int RunOperator(Arguments arguments) {
   Serve(server, controller, metrics);
   if (const Status status = server.Start(); !status.ok()) return Complain(status);
   log::Info("serves metrics at http://" + server.address() + "/metrics");
+  log::Info("shows its jobs at http://" + server.address() + "/");
   controller.Start();
 
   const timespec look = {.tv_sec = 0, .tv_nsec = 200'000'000};
@@ -136,7 +147,8 @@ void AddOperator(CLI::App& app, Action& action) {
       ->check(CLI::Range(0, 100'000));
   command->add_flag("--no-leader-election", arguments->no_leader_election, "act without holding a Lease");
   command->add_option("--lease-namespace", options.lease_space, "of the Lease; by default the pod's own");
-  command->add_option("--address", arguments->address, "where /metrics, /healthz and /readyz are served");
+  command->add_option("--address", arguments->address,
+                      "where the page of jobs, /metrics, /healthz and /readyz are served");
   command->add_option("--port", arguments->port, "of that address; 0 is any")->check(CLI::Range(0, 65'535));
   command->callback([&action, arguments] { action = [arguments] { return RunOperator(*arguments); }; });
 }

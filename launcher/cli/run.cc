@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -7,11 +8,14 @@
 #include "common/contract/exit_codes.h"
 #include "common/inherited_environment.h"
 #include "launcher/cli/commands.h"
+#include "launcher/job/device_map.h"
 #include "launcher/job/machine.h"
 #include "launcher/job/runner.h"
+#include "launcher/job/translate.h"
 #include "launcher/placement/render.h"
 #include "launcher/process/guard.h"
 #include "launcher/spec/manifest.h"
+#include "launcher/spec/roles.h"
 #include "launcher/spec/unsupported.h"
 #include "launcher/spec/validate.h"
 
@@ -23,6 +27,7 @@ struct Arguments {
   std::string manifest;
   std::string job;  // which of the manifest's; empty: the only one
   bool dry_run = false;
+  bool one_of_several = false;  // --replica was given
   std::string output = "yaml";
   job::RunOptions options;
 };
@@ -63,7 +68,7 @@ bool CanRun(const Arguments& arguments, const spec::TrainingJob& job) {
   for (const spec::Finding& finding : unsupported) {
     std::cerr << arguments.manifest << ": " << finding.path << ": " << finding.what << "\n";
   }
-  const int replicas = job.roles.front().replicas;
+  const int replicas = spec::ReplicasOf(job);
   if (arguments.options.replica < 0 || arguments.options.replica >= replicas) {
     std::cerr << "--replica " << arguments.options.replica << ": the job has " << replicas
               << " replicas, numbered from 0\n";
@@ -81,20 +86,23 @@ bool CanRun(const Arguments& arguments, const spec::TrainingJob& job) {
 
 int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
   const placement::Environment inherited = InheritedEnvironment();
-  const std::string& role = job.roles.front().name;
+  const bool whole = arguments.options.whole;
+  const spec::Seat seat = spec::SeatOf(job, arguments.options.replica);
   placement::GenerationFacts facts;
-  facts.self = static_cast<size_t>(arguments.options.replica);
+  facts.self = static_cast<size_t>(seat.index);
   facts.master_address = "127.0.0.1";
   facts.trainer_program = job::TrainerProgram();
   facts.inherited = inherited;
-  const placement::DeviceRequest request = job::RequestDevices(job, role, inherited);
+  const placement::DeviceRequest request =
+      job::RequestDevices(job, whole ? "" : job.roles[static_cast<size_t>(seat.role)].name, inherited);
   facts.cuda_plugin = request.cuda_plugin;
-  const auto plan = placement::Assign(job, request, facts);
+  const auto plan =
+      whole ? placement::AssignAll(job, request, facts) : placement::Assign(job, request, facts);
   if (!plan.ok()) {
     std::cerr << "lockstep: " << plan.status().message() << "\n";
     return contract::kExitUsage;
   }
-  if (job.trainer) {
+  if (job::DividesBatch(job)) {
     const Status divides = spec::CheckBatchDivides(job.trainer->batch_size, plan->world_size);
     if (!divides.ok()) {
       std::cerr << "lockstep: " << divides.message() << "\n";
@@ -105,16 +113,23 @@ int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
     std::cerr << "lockstep: " << placement::CountDevices(*plan) << "\n";
   }
   for (const std::string& notice : plan->notices) std::cerr << "lockstep: " << notice << "\n";
+  const Result<std::string> device_map = job::MapDevices(job, *plan);
   std::cout << placement::RenderPlan(
-      *plan, arguments.output == "json" ? placement::PlanFormat::kJson : placement::PlanFormat::kYaml);
-  return contract::kExitDone;
+      *plan, arguments.output == "json" ? placement::PlanFormat::kJson : placement::PlanFormat::kYaml,
+      device_map.ok() ? *device_map : "");
+  if (device_map.ok()) return contract::kExitDone;
+  std::cerr << "lockstep: " << device_map.status().message() << "\n";
+  return contract::kExitUsage;
 }
 
 int RunCommand(const Arguments& arguments) {
   spec::TrainingJob job;
   if (!ReadJob(arguments, job) || !CanRun(arguments, job)) return contract::kExitUsage;
-  if (arguments.dry_run) return DryRun(arguments, job);
-  job::RunOptions options = arguments.options;
+  // A job of several roles runs on this machine alone, unless it is said to be one of several.
+  Arguments its = arguments;
+  its.options.whole = job.roles.size() > 1 && !arguments.one_of_several;
+  if (arguments.dry_run) return DryRun(its, job);
+  job::RunOptions options = its.options;
   options.job = std::move(job);
   return process::RunGuarded([&options] { return job::Run(options).exit_code; });
 }
@@ -131,16 +146,33 @@ void AddRun(CLI::App& app, Action& action) {
   command->add_flag("--dry-run", arguments->dry_run, "print each process's devices, environment and command");
   command->add_option("-o,--output", arguments->output, "of --dry-run: yaml or json")
       ->check(CLI::IsMember({"yaml", "json"}));
-  command->add_option("--replica", options.replica, "which of the job's machines this is; 0 leads");
+  auto* replica =
+      command->add_option("--replica", options.replica,
+                          "which of the job's machines this is, counted over all roles; 0 leads. "
+                          "Without it, a job of several roles runs on this machine with all of them");
   command->add_option("--rendezvous", options.rendezvous,
                       "HOST:PORT of replica 0: where it listens, and where the others find it");
   command->add_option("--token-file", options.token_file,
                       "the job's secret; replica 0 makes the file if it is not there");
   command->add_option("--run-dir", options.run_folder, "where logs and other files of this run go");
+  command
+      ->add_option_function<int>(
+          "--elastic-wait", [&options](int seconds) { options.elastic_wait = std::chrono::seconds(seconds); },
+          "seconds that replica 0 waits for a lost one before the job goes on without it (minReplicas); 30")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option_function<int>(
+          "--grow-interval",
+          [&options](int seconds) { options.grow_interval = std::chrono::seconds(seconds); },
+          "seconds that the job then runs at least before it is stopped to take in one that returned; 60")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--force", options.force,
                     "start even if another job was promised the GPUs' memory that this one takes");
   command->add_flag("-q,--quiet", options.quiet, "only the ranks' output and errors");
-  command->callback([&action, arguments] { action = [arguments] { return RunCommand(*arguments); }; });
+  command->callback([&action, arguments, replica] {
+    arguments->one_of_several = replica->count() > 0;
+    action = [arguments] { return RunCommand(*arguments); };
+  });
 }
 
 }  // namespace lockstep::cli

@@ -78,11 +78,13 @@ void Watch(Shared& shared, const std::string& file, const std::vector<int>& gpus
   auto library = NvmlLibrary::Open(file);
   if (!library.ok()) return;
   std::map<NvmlLibrary::Device, int> devices;
+  std::map<int, std::optional<NvmlLibrary::Computing>> computing;
   std::vector<NvmlLibrary::Device> handles;
   for (const int gpu : gpus) {
     const auto device = library->DeviceByIndex(gpu);
     if (!device.ok()) continue;
     devices[*device] = gpu;
+    computing[gpu] = library->ReadComputing(*device);
     handles.push_back(*device);
   }
   if (handles.empty()) return;
@@ -92,7 +94,8 @@ void Watch(Shared& shared, const std::string& file, const std::vector<int>& gpus
     if (Clock::now() >= next) {
       std::vector<GpuReading> readings;
       for (const auto& [device, gpu] : devices) {
-        readings.push_back({.index = gpu, .health = library->ReadHealth(device)});
+        readings.push_back(
+            {.index = gpu, .health = library->ReadHealth(device), .computing = computing[gpu]});
       }
       shared.Tell(std::move(readings));
       next = Clock::now() + interval;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace lockstep::health {
 struct GpuReading {
   int index = 0;  // as NVML counts
   placement::NvmlLibrary::Health health = {};
+  std::optional<placement::NvmlLibrary::Computing> computing = {};
 };
 
 // Watches the GPUs of a job from a thread of its own, and tells of them on the loop's. A call to the driver

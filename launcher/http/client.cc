@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "launcher/http/error_text.h"
 #include "launcher/http/url.h"
 
 namespace lockstep::http {
@@ -102,7 +103,7 @@ Result<HttpResponse> Get(const std::string& url, Clock::time_point deadline, siz
   if (result) return Convert(*result, std::move(body));
   if (late || result.error() == httplib::Error::ConnectionTimeout)
     return DeadlineExceeded(operation + ": timed out");
-  return Unavailable(operation + ": " + httplib::to_string(result.error()));
+  return Unavailable(operation + ": " + ErrorText(result.error()));
 }
 
 }  // namespace lockstep::http

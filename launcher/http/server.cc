@@ -9,14 +9,18 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <thread>
 
 #include "common/log.h"
 #include "common/unique_fd.h"
+#include "launcher/http/accept.h"
+#include "launcher/http/gzip.h"
 #include "launcher/http/listen_socket.h"
 
 namespace lockstep::http {
@@ -57,19 +61,56 @@ MHD_Result CollectHeader(void* context, MHD_ValueKind, const char* name, const c
   return MHD_YES;
 }
 
-// The path of "/path?query" and of "http://host/path?query" (RFC 9112, 3.2).
+// "/path?query" of that, or of "http://host/path?query" (RFC 9112, 3.2).
+std::string_view TargetOf(std::string_view uri) {
+  if (!uri.starts_with("http://")) return uri;
+  uri.remove_prefix(7);
+  uri.remove_prefix(std::min(uri.find('/'), uri.size()));
+  return uri.empty() ? "/" : uri;
+}
+
 std::string PathOf(std::string_view uri) {
-  if (uri.starts_with("http://")) {
-    uri.remove_prefix(7);
-    uri.remove_prefix(std::min(uri.find('/'), uri.size()));
-    if (uri.empty()) uri = "/";
+  const std::string_view target = TargetOf(uri);
+  return std::string(target.substr(0, target.find('?')));
+}
+
+std::string QueryOf(std::string_view uri) {
+  const std::string_view target = TargetOf(uri);
+  const size_t mark = target.find('?');
+  return std::string(mark == std::string_view::npos ? "" : target.substr(mark + 1));
+}
+
+// As a form encodes it; a percent sign without two digits stands for itself.
+std::string Decoded(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      result += static_cast<char>(byte);
+      i += 2;
+    } else {
+      result += text[i] == '+' ? ' ' : text[i];
+    }
   }
-  return std::string(uri.substr(0, uri.find('?')));
+  return result;
 }
 
 bool HasBody(const Request& request) {
   const std::string length = request.header("content-length");
   return request.headers.contains("transfer-encoding") || length.find_first_not_of('0') != std::string::npos;
+}
+
+void Compress(const Request& request, Response& response) {
+  response.headers.emplace_back("Vary", "Accept-Encoding");
+  const size_t size = response.body.size();
+  if (response.status != 200 || size < kLeastCompressed || size > kMostCompressed) return;
+  if (!AcceptsGzip(request.header("accept-encoding"))) return;
+  std::optional<std::string> compressed = Gzip(response.body);
+  if (!compressed) return;
+  response.body = std::move(*compressed);
+  response.headers.emplace_back("Content-Encoding", "gzip");
 }
 
 Response Plain(int status, std::string body) { return {.status = status, .body = std::move(body) + "\n"}; }
@@ -79,6 +120,17 @@ Response Plain(int status, std::string body) { return {.status = status, .body =
 std::string Request::header(const std::string& lower_case_name) const {
   const auto it = headers.find(lower_case_name);
   return it == headers.end() ? "" : it->second;
+}
+
+std::string Request::parameter(std::string_view name) const {
+  for (std::string_view rest = query; !rest.empty();) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
+    const size_t equals = pair.find('=');
+    if (Decoded(pair.substr(0, equals)) != name) continue;
+    return equals == std::string_view::npos ? "" : Decoded(pair.substr(equals + 1));
+  }
+  return "";
 }
 
 // libmicrohttpd is driven from a thread of our own ("external polling"), so that its callbacks and the
@@ -276,7 +328,7 @@ MHD_Result HttpServer::Impl::OnRequest(void* self_pointer, MHD_Connection* conne
   const Impl& self = *static_cast<Impl*>(self_pointer);
   Connection& state = ContextOf(connection);
 
-  Request request{.method = method, .path = PathOf(state.uri), .headers = {}};
+  Request request{.method = method, .path = PathOf(state.uri), .query = QueryOf(state.uri), .headers = {}};
   MHD_get_connection_values(connection, MHD_HEADER_KIND, &CollectHeader, &request.headers);
 
   if (!state.headers_seen) {
@@ -306,7 +358,9 @@ Response HttpServer::Impl::Answer(const Request& request) const {
     return Plain(404, std::move(body));
   }
   try {
-    return it->second(request);
+    Response response = it->second(request);
+    if (response.compresses) Compress(request, response);
+    return response;
   } catch (const std::exception& error) {
     log::Error("http: " + request.path + ": " + error.what());
     return Plain(500, "this failed here; see the launcher's messages");

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,10 +28,13 @@ namespace lockstep::http {
 struct Request {
   std::string method;                          // "GET" or "HEAD"
   std::string path;                            // as sent, without the query; percent signs are not decoded
+  std::string query = {};                      // as sent, without the question mark
   std::map<std::string, std::string> headers;  // names in lower case; a repeated one is joined by ", "
 
   // Empty when absent. `lower_case_name` as in `headers`.
   std::string header(const std::string& lower_case_name) const;
+  // The first of that name in the query, decoded; empty when absent.
+  std::string parameter(std::string_view name) const;
 };
 
 struct Response {
@@ -38,7 +42,13 @@ struct Response {
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;  // left out on the wire for HEAD; its length is sent
   std::vector<std::pair<std::string, std::string>> headers = {};
+  // Goes as gzip to clients that take it, if it is 200 and its body neither tiny nor huge.
+  bool compresses = false;
 };
+
+// Bodies that are worth it, and do not hold up the other clients for long.
+inline constexpr size_t kLeastCompressed = 1024;
+inline constexpr size_t kMostCompressed = 4 << 20;
 
 // Runs on the server's thread, one at a time, while every other client waits: it must be quick, must not
 // block, and must itself lock what other threads change. An exception becomes a 500 without its text.

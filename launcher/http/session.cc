@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 
+#include "launcher/http/error_text.h"
 #include "launcher/http/interrupter.h"
 #include "launcher/http/tls_credentials.h"
 #include "launcher/http/url.h"
@@ -72,8 +73,7 @@ struct Attempt {
 
 // What cpp-httplib says, and OpenSSL's first reason ("certificate verify failed").
 std::string Explain(httplib::Error error) {
-  std::string why =
-      error == httplib::Error::Read ? "no answer, or the connection broke" : httplib::to_string(error);
+  std::string why = ErrorText(error);
   if (const char* reason = ERR_reason_error_string(ERR_peek_error())) why += std::string(" (") + reason + ")";
   return why;
 }

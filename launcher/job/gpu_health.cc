@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "launcher/health/peak.h"
 #include "launcher/health/xid.h"
 
 namespace lockstep::job {
@@ -110,6 +111,11 @@ void GpuHealth::OnReadings(const std::vector<health::GpuReading>& readings) {
     if (found == gpus_.end()) continue;
     Gpu& gpu = found->second;
     const auto& read = reading.health;
+    if (reading.computing && gpu.snapshot.peak_flops.empty()) {
+      for (const health::Peak& peak : health::PeaksOf(*reading.computing)) {
+        gpu.snapshot.peak_flops.emplace(peak.precision, peak.flops);
+      }
+    }
     if (!read.lost.empty()) {
       if (!gpu.failed) Trouble(gpu, read.lost, /*fails=*/true);
     } else {

@@ -2,10 +2,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <map>
+#include <fstream>
 #include <utility>
 
 #include "common/contract/digest.h"
@@ -13,46 +11,17 @@
 #include "common/contract/token.h"
 #include "launcher/job/machine.h"
 #include "launcher/job/translate.h"
-#include "launcher/process/failure_report.h"
 #include "launcher/spec/json.h"
 #include "launcher/spec/validate.h"
 #include "launcher/telemetry/endpoints.h"
+#include "launcher/telemetry/status_document.h"
 
 namespace lockstep::job {
 
-namespace {
-
-// How long the driver gets to say what happened to the GPU of a rank that failed.
-constexpr auto kDriverGrace = std::chrono::milliseconds(250);
-
-// "2.4 s"
-std::string Seconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", seconds);
-  return text;
-}
-
-// What a replica's part of a stopped job came to: the first code that tells of something else than a
-// checkpoint.
-int StoppedExitCode(const std::vector<process::ExitReport>& reports) {
-  for (const process::ExitReport& report : reports) {
-    if (report.exit_code != contract::kExitDone && report.exit_code != contract::kExitCheckpointed) {
-      return report.exit_code;
-    }
-  }
-  return contract::kExitCheckpointed;
-}
-
-bool SomeCheckpointed(const std::vector<process::ExitReport>& reports) {
-  return std::any_of(reports.begin(), reports.end(), [](const process::ExitReport& report) {
-    return report.exit_code == contract::kExitCheckpointed;
-  });
-}
-
-}  // namespace
-
 Launcher::Launcher(RunOptions options)
-    : options_(std::move(options)), rules_(RestartRulesOf(options_.job.run_policy)) {}
+    : options_(std::move(options)),
+      rules_(RestartRulesOf(options_.job.run_policy)),
+      restarts_alone_(spec::RestartsAlone(options_.job)) {}
 
 Launcher::~Launcher() {
   if (own_token_) ::unlink(token_file_.c_str());
@@ -79,6 +48,10 @@ Status Launcher::Start() {
                   .on_exit = [this](process::ExitReport& report) { OnExit(report); },
                   .on_all_stopped = [this](const auto& reports) { OnAllStopped(reports); },
               });
+  regroup_ = std::make_unique<Regroup>(
+      *loop_, *supervisor_,
+      Regroup::Options{.on_lost_peers = [this](int local_rank) { OnLostPeers(local_rank); },
+                       .say = [this](const std::string& line) { SayAlways(line); }});
   console_->SetCongestionCallback(
       [this](bool congested) { congested ? supervisor_->PauseOutput() : supervisor_->ResumeOutput(); });
 
@@ -98,25 +71,38 @@ Status Launcher::Start() {
 
 Status Launcher::StartServing() {
   const spec::TrainingJob& job = options_.job;
-  const int world_size = static_cast<int>(assignment_.processes.size()) * WorkerOf(job).replicas;
+  // As long as nothing else is known; see WorldChanged.
+  const int world_size = static_cast<int>(assignment_.processes.size()) * replicas();
   metrics_ = std::make_unique<telemetry::JobMetrics>(LabelsOf(job));
   telemetry::JobDescription description = DescriptionOf(job, world_size);
   description.attempt = static_cast<int>(options_.attempt);
+  record_ = std::make_unique<telemetry::RunRecord>(folder_->path(),
+                                                   [this](const std::string& line) { SayAlways(line); });
   state_ = std::make_unique<telemetry::JobState>(std::move(description), *metrics_,
-                                                 std::chrono::steady_clock::now());
+                                                 std::chrono::steady_clock::now(), record_.get());
   const auto rule = job.trainer ? telemetry::HangRule::ForTrainer(job.run_policy.progress_deadline)
                                 : telemetry::HangRule::ForProgram(job.run_policy.progress_deadline);
-  watch_ =
-      std::make_unique<Watch>(*loop_, *state_, *console_,
-                              Watch::Options{.hang_rule = rule,
-                                             .shows_progress = !options_.quiet,
-                                             .on_hang = [this](const auto& verdict) { OnHang(verdict); }});
+  watch_ = std::make_unique<Watch>(*loop_, *state_, *console_,
+                                   Watch::Options{.hang_rule = rule,
+                                                  .shows_progress = !options_.quiet,
+                                                  .on_hang = [this](const auto& verdict) { OnHang(verdict); },
+                                                  .on_ready =
+                                                      [this](int rank, bool regroups) {
+                                                        // One that fails there starts alone, in the
+                                                        // generation.
+                                                        regroups = regroups && !restarts_alone_;
+                                                        regroup_->Ready(local_rank_of(rank), regroups);
+                                                      },
+                                                  .on_regroup =
+                                                      [this](int rank, int64_t step) {
+                                                        return regroup_->Answered(local_rank_of(rank), step);
+                                                      }});
   http_ = std::make_unique<http::HttpServer>(
       http::ServerOptions{.address = job.http.address, .port = job.http.port});
-  telemetry::RegisterEndpoints(*http_, *state_, *metrics_);
+  telemetry::RegisterEndpoints(*http_, *state_, *metrics_, viewers_);
   LOCKSTEP_RETURN_IF_ERROR(http_->Start());
   LOCKSTEP_RETURN_IF_ERROR(WriteFile(folder_->http_address_file(), http_->address() + "\n"));
-  Say("metrics at http://" + http_->address() + "/metrics, files in " + folder_->path());
+  Say("page at http://" + http_->address() + "/, metrics at /metrics, files in " + folder_->path());
   return {};
 }
 
@@ -133,21 +119,37 @@ Status Launcher::Join() {
   // A token that was named is for other launchers too, which may come and go.
   own_token_ = own_token_ && options_.token_file.empty();
 
-  const int replicas = WorkerOf(options_.job).replicas;
+  const spec::TrainingJob& job = options_.job;
+  std::vector<bool> ends_job;
+  for (int replica = 0; has_roles() && replica < replicas(); ++replica) {
+    const auto role = static_cast<size_t>(spec::SeatOf(job, replica).role);
+    ends_job.push_back(options_.whole || spec::EndsJob(job.roles[role].name));
+  }
   auto membership = rendezvous::Membership::Create({
       .loop = loop_.get(),
       .token = *token,
-      .job = options_.job.name,
-      .manifest_digest = contract::Digest(spec::ToJson(options_.job)),
+      .job = job.name,
+      .manifest_digest = contract::Digest(spec::ToJson(job)),
       .replica = options_.replica,
-      .replicas = replicas,
+      .replicas = replicas(),
       .rendezvous = options_.rendezvous,
+      .instance = options_.instance,
+      .advertised_host = options_.host,
+      .highest_generation = LastGeneration(),
+      .min_replicas = job.run_policy.min_replicas.value_or(replicas()),
+      .elastic_wait = options_.elastic_wait,
+      // What a trainer without checkpoints has done would be lost.
+      .may_grow = !job.trainer || job.trainer->checkpoint.has_value(),
+      .grow_interval = options_.grow_interval,
+      .ends_job = std::move(ends_job),
+      .restarts_alone = restarts_alone_,
       .callbacks = {
           .on_start_generation = [this](const auto& start) { StartGeneration(start); },
           .on_stop_generation = [this](const auto& stop) { StopGeneration(stop); },
           .on_finish = [this](int exit_code, const std::string& message) { Finish(exit_code, message); },
           .on_failure_reported = [this](const auto& first) { OnFailureReported(first); },
-          .on_peer_lost = [this](int, const std::string& message) { SayAlways(message); },
+          .on_restart_process = [this](const auto& restart) { RestartAlone(restart); },
+          .on_peer_lost = [this](int replica, const std::string& message) { OnPeerLost(replica, message); },
           .on_peer_joined =
               [this](int replica, const std::string& host) {
                 Say("replica " + std::to_string(replica) + " is here: " + host);
@@ -156,8 +158,8 @@ Status Launcher::Join() {
   });
   LOCKSTEP_RETURN_IF_ERROR(membership.status());
   membership_ = std::move(*membership);
-  if (replicas > 1 && options_.replica == 0) {
-    Say("waiting for " + std::to_string(replicas - 1) + " more at " + membership_->rendezvous_address() +
+  if (replicas() > 1 && options_.replica == 0) {
+    Say("waiting for " + std::to_string(replicas() - 1) + " more at " + membership_->rendezvous_address() +
         "; on each: lockstep run MANIFEST --replica N --rendezvous HOST:PORT --token-file COPY-OF " +
         token_file_);
   }
@@ -181,167 +183,27 @@ Outcome Launcher::Run() {
           .failure = exit_code_ == contract::kExitDone ? std::nullopt : first_failure_};
 }
 
-void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
-  if (!cannot_go_on_.empty()) return Finish(contract::kExitDeviceLost, cannot_go_on_);
-  if (options_.job.trainer) {
-    // A machine of several may have come back with fewer GPUs.
-    const Status divides = spec::CheckBatchDivides(options_.job.trainer->batch_size, start.world_size);
-    if (!divides.ok()) return Finish(contract::kExitUsage, divides.message());
-  }
-  placement::GenerationFacts facts;
-  facts.generation = start.generation;
-  facts.attempt = options_.attempt;
-  facts.run = start.store_id;
-  facts.self = static_cast<size_t>(options_.replica);
-  for (const rendezvous::Member& member : start.replicas) {
-    facts.replicas.push_back(
-        {.role = kRole, .index = member.replica, .processes = member.processes, .address = member.host});
-  }
-  facts.master_address = start.master_address;
-  facts.master_port = start.master_port;
-  facts.store_address = start.store_address;
-  facts.token_file = token_file_;
-  facts.trainer_program = TrainerProgram();
-  facts.trainer_config = folder_->manifest_file();
-  facts.cuda_plugin = devices_.cuda_plugin;
-  facts.inherited = inherited_;
-  if (const Status mps = StartMps(facts); !mps.ok()) return Finish(contract::kExitUsage, mps.message());
-  const Result<placement::Plan> plan = placement::MakeEnvironment(job_, assignment_, facts);
-  if (!plan.ok()) return Finish(contract::kExitUsage, plan.status().message());
-  if (!std::exchange(placement_said_, true)) SayPlacement(*plan);
-
-  rank_offset_ = start.rank_offset;
-  hang_.clear();
-  stop_reported_ = false;
-  failed_ = false;
-  first_failure_.reset();
-  started_ = std::chrono::steady_clock::now();
-  std::vector<process::Launch> launches;
-  for (const placement::ProcessPlan& process : plan->processes) {
-    launches.push_back(LaunchOf(process, options_.job.trainer.has_value()));
-  }
-  if (const Status opened = output_->Begin(static_cast<int>(start.generation), launches); !opened.ok()) {
-    SayAlways("output is not kept: " + opened.message());
-  }
-  running_ = static_cast<int>(launches.size());
-  if (gpu_health_) gpu_health_->GenerationStarted();
-  const auto now = std::chrono::steady_clock::now();
-  state_->WorldChanged(start.world_size, start.rank_offset, static_cast<int>(launches.size()));
-  state_->GenerationStarted(static_cast<int>(start.generation), now);
-  if (start.generation > 0) Say("generation " + std::to_string(start.generation) + " starts");
-  const std::vector<process::Launch> started = launches;
-  if (const Status status = supervisor_->Start(std::move(launches)); !status.ok()) {
-    return Finish(contract::kExitRetryable, status.message());
-  }
-  std::map<int, int> pids;
-  for (const process::Launch& launch : started) {
-    const int pid = supervisor_->pid(launch.local_rank);
-    pids[launch.rank] = pid;
-    state_->RankStarted(
-        {.rank = launch.rank,
-         .role = launch.role,
-         .replica = options_.replica,
-         .process = launch.local_rank,
-         .device = RankDeviceOf(plan->processes[static_cast<size_t>(launch.local_rank)].devices)},
-        pid, now);
-  }
-  watch_->Begin(std::move(pids));
+int64_t Launcher::LastGeneration() const {
+  if (options_.instance.empty()) return -1;
+  std::ifstream file(folder_->generation_file());
+  std::string instance;
+  int64_t generation = -1;
+  return file >> instance >> generation && instance == options_.instance ? generation : -1;
 }
 
-void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
-  // The one to blame is killed, and the rest is as for any rank that fails.
-  hang_ = verdict.message;
-  SayAlways("the job hangs: " + verdict.message);
-  for (const int rank : verdict.lagging) supervisor_->Signal(local_rank_of(rank), SIGKILL);
+Status Launcher::KeepGeneration(int64_t generation) const {
+  if (options_.instance.empty()) return {};
+  return WriteFile(folder_->generation_file(), options_.instance + " " + std::to_string(generation) + "\n");
 }
 
-void Launcher::OnExit(process::ExitReport& report) {
-  output_->Complete(report);
-  if (--running_ == 0) mps_.reset();  // before everything below the launcher is swept away
-  state_->RankExited(report.rank, report.exit_code, std::chrono::steady_clock::now());
-  if (stop_reported_) return;
-  switch (process::Judge(report, rules_, history_)) {
-    case process::Verdict::kSuccess:
-    case process::Verdict::kAskedToStop:
-    case process::Verdict::kIgnored:
-      return;
-    case process::Verdict::kRetryable:
-    case process::Verdict::kPermanent:
-      break;
-  }
-  failed_ = true;
-  if (!gpu_health_) return membership_->ReportFailure(FailureOf(report, hang_));
-  // The driver may be about to say why.
-  if (awaited_.empty()) loop_->After(kDriverGrace, [this] { ReportAwaited(); });
-  awaited_.push_back(report);
-}
-
-void Launcher::StopGeneration(const rendezvous::GenerationStop& stop) {
-  watch_->End();
-  stop_reported_ = true;
-  if (stop.cause == rendezvous::StopCause::kPeerLost) {
-    state_->Restarting(
-        telemetry::RestartReason::kReplicaLost,
-        {.reason = kReplicaLostReason, .message = stop.message, .time = std::chrono::system_clock::now()},
-        std::chrono::steady_clock::now());
-    SayAlways(stop.message);
-  }
-  if (supervisor_->state() == process::Supervisor::State::kIdle) {
-    // All had ended already, some of them badly: OnAllStopped has been, or will be once the driver was heard.
-    if (!awaiting_stopped_) ReportStopped();
-    return;
-  }
-  const spec::RunPolicy& policy = options_.job.run_policy;
-  supervisor_->Stop(stop.cause == rendezvous::StopCause::kTerminate ? policy.termination_grace_period
-                                                                    : policy.restart_grace_period);
-}
-
-void Launcher::OnAllStopped(const std::vector<process::ExitReport>& reports) {
-  watch_->End();
-  if (!awaited_.empty()) {
-    awaiting_stopped_ = reports;
-    return;
-  }
-  if (failed_) {
-    std::vector<process::ExitReport> told = reports;
-    for (process::ExitReport& report : told) report.device_trouble = TroubleOf(report.local_rank);
-    console_->Write(process::OutputStream::kStderr, process::FailureReport(told));
-  }
-
-  exit_code_ = StoppedExitCode(reports);
-  if (stop_reported_) {
-    ReportStopped();
-  } else if (failed_) {
-    // StopGeneration is on its way.
-  } else if (options_.replica == 0 && SomeCheckpointed(reports)) {
-    membership_->DecideFinish(contract::kExitCheckpointed, "the ranks were asked to stop, and did");
-  } else {
-    membership_->ReportDone();
-  }
-}
-
-void Launcher::OnFailureReported(const rendezvous::FailureReport& first) {
-  const std::chrono::duration<double> ran = std::chrono::steady_clock::now() - started_;
-  const process::Decision decision =
-      process::Decide({ExitOf(first, options_.job.trainer.has_value())}, rules_, history_,
-                      std::chrono::duration_cast<std::chrono::milliseconds>(ran));
-  history_ = decision.history;
-  first_failure_ = first;
-  if (!cannot_go_on_.empty()) return membership_->DecideFinish(contract::kExitDeviceLost, cannot_go_on_);
-  if (decision.action != process::Decision::Action::kRestart) {
-    membership_->DecideFinish(decision.exit_code, decision.why);
-    return;
-  }
-  state_->Restarting(RestartReasonOf(first.reason), TelemetryFailureOf(first),
-                     std::chrono::steady_clock::now());
-  SayAlways("restarting all ranks (" + std::to_string(history_.restarts) + " of " +
-            std::to_string(rules_.max_restarts) + ")" +
-            (decision.delay.count() > 0 ? " in " + Seconds(static_cast<double>(decision.delay.count()) / 1000)
-                                        : ""));
-  membership_->DecideRestart(decision.delay);
+void Launcher::KeepStatus() {
+  const auto snapshot = state_->Snapshot(std::chrono::steady_clock::now());
+  const Status written = WriteFile(folder_->status_file(), telemetry::StatusDocument(snapshot));
+  if (!written.ok()) SayAlways("the run's status is not kept: " + written.message());
 }
 
 void Launcher::OnSignal(int signal) {
+  if (ended_) return loop_->Stop();
   stop_requests_ += 1;
   if (stop_requests_ == 1) {
     Say(std::string("asked to stop (") + ::strsignal(signal) + "); once more to stop at once");
@@ -353,6 +215,19 @@ void Launcher::OnSignal(int signal) {
 }
 
 void Launcher::Finish(int exit_code, const std::string& message) {
+  if (ending_) return;
+  ending_ = Ending{.exit_code = exit_code, .message = message};
+  starting_.reset();
+  regroup_->GiveUp();
+  using State = process::Supervisor::State;
+  const State state = supervisor_->state();
+  // There is no next generation for those that wait for it. OnAllStopped goes on.
+  if (state == State::kParked) supervisor_->Stop(options_.job.run_policy.termination_grace_period);
+  if (state != State::kParked && state != State::kStopping && state != State::kKilling) End();
+}
+
+void Launcher::End() {
+  const auto& [exit_code, message] = *ending_;
   const auto now = std::chrono::steady_clock::now();
   const bool succeeded = exit_code == contract::kExitDone;
   std::optional<telemetry::Failure> failure;
@@ -365,16 +240,19 @@ void Launcher::Finish(int exit_code, const std::string& message) {
   }
   mps_.reset();
   state_->Finished(succeeded, failure, now);
+  KeepStatus();
   const telemetry::JobSnapshot snapshot = state_->Snapshot(now);
   std::string line = options_.job.name +
                      (succeeded ? ": succeeded" : ": ended with exit code " + std::to_string(exit_code)) +
-                     " after " + Seconds(snapshot.elapsed_seconds);
+                     " after " + InSeconds(snapshot.elapsed_seconds);
   if (snapshot.restarts > 0) line += ", " + std::to_string(snapshot.restarts) + " restarts";
   if (!message.empty()) line += ": " + message;
   succeeded ? Say(line) : SayAlways(line);
   exit_code_ = exit_code;
   end_message_ = message;
-  loop_->Stop();
+  ended_ = true;
+  if (!viewers_.any(now)) return loop_->Stop();
+  loop_->After(telemetry::Viewers::kLastLook, [this] { loop_->Stop(); });
 }
 
 void Launcher::Say(const std::string& line) {

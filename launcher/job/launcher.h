@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <csignal>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "launcher/http/server.h"
 #include "launcher/job/gpu_health.h"
 #include "launcher/job/mps_daemon.h"
+#include "launcher/job/regroup.h"
 #include "launcher/job/run_folder.h"
 #include "launcher/job/runner.h"
 #include "launcher/job/watch.h"
@@ -21,8 +25,10 @@
 #include "launcher/process/signal_watcher.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/rendezvous/membership.h"
+#include "launcher/spec/roles.h"
 #include "launcher/telemetry/job_metrics.h"
 #include "launcher/telemetry/job_state.h"
+#include "launcher/telemetry/viewers.h"
 
 namespace lockstep::job {
 
@@ -32,6 +38,11 @@ namespace lockstep::job {
 //   ReportReady → StartGeneration ─┬─ all ranks end well ──────────────────────► ReportDone → Finish
 //        ▲                         └─ one fails, hangs, or StopGeneration comes
 //        └──── DecideRestart ◄──── on_failure_reported (replica 0) ◄─── ReportStopped ◄── all have ended
+//                                                                                         or wait (regroup.h)
+//
+// A job of several roles (spec/roles.h) is done when those that it is about are, while others may still run;
+// and where it restarts alone, a rank that fails is started again in the same generation (launcher_roles.cc).
+// One generation is launcher_generation.cc, the machine's devices launcher_devices.cc.
 class Launcher {
  public:
   explicit Launcher(RunOptions options);
@@ -43,6 +54,8 @@ class Launcher {
 
  private:
   Status Assign();
+  // This machine's part of the job.
+  Result<std::vector<placement::DeviceAssignment>> AssignHere() const;
   Status ClaimDevices();
   Status CheckBatch() const;
   Status WatchGpus();
@@ -50,12 +63,33 @@ class Launcher {
   Status Join();
 
   void StartGeneration(const rendezvous::GenerationStart& start);
+  // The second half of it: once those that waited, and do not go on, have ended.
+  void StartProcessesOnceOthersAreGone();
   void StopGeneration(const rendezvous::GenerationStop& stop);
   void OnExit(process::ExitReport& report);
   void OnAllStopped(const std::vector<process::ExitReport>& reports);
+  // Says that those of this launcher that the job is about have ended well, once.
+  void ReportDoneOnce();
+  void OnFailedAlone(const rendezvous::FailureReport& failure);
+  void RestartAlone(const rendezvous::ProcessRestart& restart);
+  void StartAgain(int local_rank);
+  void ForgetRestarts();
+  // Why the rank was killed by us, or empty.
+  std::string HangOf(int rank);
+  // After kDone: stops what does not end by itself.
+  void StopOthers();
+  void OnPeerLost(int replica, const std::string& message);
+  // A process that can regroup lost the others, and nothing failed that it could follow from.
+  void OnLostPeers(int local_rank);
   void OnHang(const telemetry::HangVerdict& verdict);
   void OnFailureReported(const rendezvous::FailureReport& first);
 
+  // What a launcher of the same name left in this folder; -1: nothing.
+  int64_t LastGeneration() const;
+  Status KeepGeneration(int64_t generation) const;
+  // For `lockstep runs`: as the job is now.
+  void KeepStatus();
+  void SayGeneration(const rendezvous::GenerationStart& start);
   void SayPlacement(const placement::Plan& plan);
   // An MPS daemon for a generation, if one is asked for.
   Status StartMps(placement::GenerationFacts& facts);
@@ -67,12 +101,20 @@ class Launcher {
   void LeaveOutFailedGpus();
   void ReportStopped();
   void OnSignal(int signal);
+  // Stops those that still wait for a next generation, and then End(). The first one counts.
   void Finish(int exit_code, const std::string& message);
+  void End();
 
   // A line of the launcher's own on standard error; not in quiet mode.
   void Say(const std::string& line);
   void SayAlways(const std::string& line);
   int local_rank_of(int rank) const { return rank - rank_offset_; }
+  // How many launchers the job has.
+  int replicas() const { return options_.whole ? 1 : spec::ReplicasOf(options_.job); }
+  bool has_roles() const { return options_.job.roles.size() > 1; }
+  const spec::Role& role_here() const;
+  // Who takes part in a generation, as placement has it.
+  std::vector<placement::ReplicaFacts> ReplicasOf(const rendezvous::GenerationStart& start) const;
 
   const RunOptions options_;
   const process::RestartRules rules_;
@@ -83,33 +125,62 @@ class Launcher {
   std::string token_file_;
   bool own_token_ = false;
   placement::Environment inherited_;
-  placement::DeviceRequest devices_;  // this machine, as the job may use it
-  placement::DeviceAssignment assignment_;
+  placement::DeviceRequest devices_;                // this machine, as the job may use it
+  std::vector<placement::DeviceAssignment> parts_;  // a role each
+  placement::DeviceAssignment assignment_;          // all of them together
   std::optional<ledger::DeviceLedger> claims_;
   spec::TrainingJob job_;  // the manifest as this machine carries it out
   std::unique_ptr<telemetry::JobMetrics> metrics_;
+  std::unique_ptr<telemetry::RunRecord> record_;
   std::unique_ptr<telemetry::JobState> state_;
+  telemetry::Viewers viewers_;
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<process::OutputLog> output_;
   std::unique_ptr<process::Supervisor> supervisor_;
+  std::unique_ptr<Regroup> regroup_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<GpuHealth> gpu_health_;  // with GPUs only
   std::unique_ptr<MpsDaemon> mps_;         // of this generation
   std::unique_ptr<rendezvous::Membership> membership_;
 
-  int rank_offset_ = 0;                       // of this generation
-  bool placement_said_ = false;               // as it is now
-  int running_ = 0;                           // ranks of this generation that have not ended
-  std::vector<process::ExitReport> awaited_;  // failures not yet reported
+  std::optional<rendezvous::GenerationStart> starting_;  // not before others have ended
+  int rank_offset_ = 0;                                  // of this generation
+  bool placement_said_ = false;                          // as it is now
+  int running_ = 0;                                      // ranks of this generation that have not ended
+  std::vector<process::ExitReport> awaited_;             // failures not yet reported
   std::optional<std::vector<process::ExitReport>> awaiting_stopped_;  // OnAllStopped, after them
+  // A process that is to be started again alone.
+  struct Again {
+    int incarnation = 0;
+    EventLoop::TimerId timer = 0;  // 0: it is due
+  };
+  const bool restarts_alone_;
+  std::vector<process::Launch> launches_;            // of this generation, by local rank
+  std::vector<telemetry::RankIdentity> identities_;  // likewise
+  std::map<int, Again> again_;                       // by local rank
+  std::set<int> ended_well_;                         // local ranks
+  std::set<int> hung_;                               // ranks that were killed for it
+  bool done_reported_ = false;
+  bool stopping_others_ = false;  // kDone
+  bool others_had_their_time_ = false;
+  EventLoop::TimerId others_timer_ = 0;
+  std::map<int, std::chrono::steady_clock::time_point> ran_since_;  // replica 0: by rank that restarted
   std::string cannot_go_on_;                       // why there can be no next generation here
   std::string hang_;                               // why we killed a rank of this generation
   bool failed_ = false;                            // a rank of this generation did, and it was reported
   bool stop_reported_ = false;                     // this generation's end was asked for by the membership
+  bool resizing_ = false;                          // in order to go on with other replicas
+  bool ranks_done_ = false;                        // all of this generation ended well
   std::chrono::steady_clock::time_point started_;  // this generation
   process::RestartHistory history_;                // replica 0
   std::optional<rendezvous::FailureReport> first_failure_;
   int stop_requests_ = 0;
+  struct Ending {
+    int exit_code = 0;
+    std::string message = {};
+  };
+  std::optional<Ending> ending_;  // decided by Finish
+  bool ended_ = false;            // End() was here
   int exit_code_ = 0;
   std::string end_message_;
 };

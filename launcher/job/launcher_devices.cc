@@ -18,12 +18,26 @@ namespace lockstep::job {
 
 Status Launcher::Assign() {
   inherited_ = InheritedEnvironment();
-  devices_ = RequestDevices(options_.job, kRole, inherited_);
-  auto assignment = placement::AssignDevices(options_.job, devices_);
-  LOCKSTEP_RETURN_IF_ERROR(assignment.status());
-  assignment_ = std::move(*assignment);
+  devices_ = RequestDevices(options_.job, options_.whole ? "" : role_here().name, inherited_);
+  devices_.tpus = options_.in_pod;
+  auto parts = AssignHere();
+  LOCKSTEP_RETURN_IF_ERROR(parts.status());
+  parts_ = std::move(*parts);
+  assignment_ = placement::Gathered(parts_);
   job_ = placement::Resolved(options_.job, assignment_);
   return CheckBatch();
+}
+
+Result<std::vector<placement::DeviceAssignment>> Launcher::AssignHere() const {
+  if (options_.whole) return placement::AssignRoles(options_.job, devices_);
+  auto assignment = placement::AssignDevices(options_.job, devices_);
+  if (!assignment.ok()) return assignment.status();
+  return std::vector{std::move(*assignment)};
+}
+
+const spec::Role& Launcher::role_here() const {
+  if (options_.whole) return WorkerOf(options_.job);
+  return options_.job.roles[static_cast<size_t>(spec::SeatOf(options_.job, options_.replica).role)];
 }
 
 Status Launcher::ClaimDevices() {
@@ -53,7 +67,8 @@ Status Launcher::ClaimDevices() {
 }
 
 Status Launcher::CheckBatch() const {
-  if (!options_.job.trainer) return {};
+  // An elastic job starts with its full size, and is cut unevenly when it is smaller.
+  if (!DividesBatch(options_.job) || (IsElastic(options_.job) && !devices_.left_out.empty())) return {};
   return spec::CheckBatchDivides(
       options_.job.trainer->batch_size,
       static_cast<int64_t>(assignment_.processes.size()) * WorkerOf(options_.job).replicas);
@@ -97,7 +112,7 @@ Status Launcher::StartMps(placement::GenerationFacts& facts) {
 }
 
 void Launcher::SayPlacement(const placement::Plan& plan) {
-  const bool asked = WorkerOf(job_).devices.log_placement;
+  const bool asked = role_here().devices.log_placement;
   if (asked) {
     SayAlways(placement::CountDevices(plan));
     for (const std::string& line : placement::DescribePlacement(plan)) SayAlways(line);
@@ -117,7 +132,13 @@ void Launcher::ReportAwaited() {
     report.device_trouble = TroubleOf(report.local_rank);
     const auto index = static_cast<size_t>(report.local_rank);
     const bool device_failed = gpu_health_->Failed(assignment_.processes[index].devices);
-    membership_->ReportFailure(FailureOf(report, hang_, device_failed));
+    membership_->ReportFailure(FailureOf(report, HangOf(report.rank), device_failed));
+    if (device_failed && restarts_alone_ && cannot_go_on_.empty()) {
+      // Another machine has others.
+      cannot_go_on_ = process::RankInWords(report) + " has lost its device: " + report.device_trouble;
+      options_.replica == 0 ? membership_->DecideFinish(contract::kExitDeviceLost, cannot_go_on_)
+                            : membership_->RequestStop(cannot_go_on_, contract::kExitDeviceLost);
+    }
   }
   if (const auto reports = std::exchange(awaiting_stopped_, std::nullopt)) OnAllStopped(*reports);
 }
@@ -132,23 +153,29 @@ void Launcher::LeaveOutFailedGpus() {
     devices_.left_out[index] = why;
   }
   const size_t before = assignment_.processes.size();
+  auto old_parts = std::move(parts_);
   placement::DeviceAssignment old = std::move(assignment_);
-  auto again = placement::AssignDevices(options_.job, devices_);
+  auto again = AssignHere();
   Status status = again.status();
   if (status.ok()) {
-    assignment_ = std::move(*again);
+    parts_ = std::move(*again);
+    assignment_ = placement::Gathered(parts_);
     status = CheckBatch();
-    if (assignment_.type != spec::DeviceType::kGpu && !WorkerOf(options_.job).devices.soft_placement) {
+    // The processor is no substitute beside other machines' GPUs.
+    if (assignment_.type != spec::DeviceType::kGpu &&
+        (!role_here().devices.soft_placement || replicas() > 1)) {
       status = FailedPrecondition("no GPU is left");
     }
   }
   if (!status.ok()) {
+    parts_ = std::move(old_parts);
     assignment_ = std::move(old);
     cannot_go_on_ = names + "; the job does not go on without it: " + status.message();
     return;
   }
   placement_said_ = false;
   job_ = placement::Resolved(options_.job, assignment_);
+  regroup_->NobodyGoesOn();  // they have read the manifest as it was
   if (const Status written = WriteFile(folder_->manifest_file(), spec::ToJson(job_) + "\n"); !written.ok()) {
     cannot_go_on_ = written.message();
     return;
@@ -161,7 +188,10 @@ void Launcher::LeaveOutFailedGpus() {
 
 void Launcher::ReportStopped() {
   LeaveOutFailedGpus();
-  membership_->ReportStopped(exit_code_);
+  // Asked to stop for another generation, and done: there is none to come. A program may end with 0 because
+  // it was asked to.
+  const bool done = resizing_ && ranks_done_ && options_.job.trainer.has_value();
+  membership_->ReportStopped(done ? contract::kExitDone : exit_code_);
   if (cannot_go_on_.empty()) return;
   // Replica 0 answers when it is asked what becomes of the job (OnFailureReported).
   if (options_.replica != 0) membership_->RequestStop(cannot_go_on_, contract::kExitDeviceLost);

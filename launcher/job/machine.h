@@ -22,8 +22,8 @@ std::string FindCudaPlugin(const std::string& trainer, const placement::Environm
 // there, or not executable.
 std::string FindProgram(const std::string& name, const placement::Environment& environment);
 
-// What AssignDevices needs to know of this machine for `role`: reads the machine. The NVIDIA driver is asked
-// only where the role could use a GPU.
+// What AssignDevices needs to know of this machine for `role`, or for all of them where it is empty: reads
+// the machine. The NVIDIA driver is asked only where a role could use a GPU.
 placement::DeviceRequest RequestDevices(const spec::TrainingJob& job, const std::string& role,
                                         const placement::Environment& inherited);
 

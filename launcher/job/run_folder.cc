@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -22,12 +23,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Result<std::string> RunsOf(const std::string& job) {
+Result<fs::path> AllRuns() {
   if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state == '/') {
-    return std::string(state) + "/lockstep/runs/" + job;
+    return fs::path(state) / "lockstep/runs";
   }
   if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') {
-    return std::string(home) + "/.local/state/lockstep/runs/" + job;
+    return fs::path(home) / ".local/state/lockstep/runs";
   }
   return FailedPrecondition(
       "neither HOME nor XDG_STATE_HOME is set: say where to keep the run's files with --run-dir");
@@ -58,9 +59,9 @@ void Prune(const fs::path& runs) {
 Result<RunFolder> RunFolder::Create(const std::string& path, const std::string& job) {
   fs::path folder = path;
   if (path.empty()) {
-    Result<std::string> runs = RunsOf(job);
+    const Result<fs::path> runs = AllRuns();
     if (!runs.ok()) return runs.status();
-    folder = fs::path(*runs) / NewName();
+    folder = *runs / job / NewName();
   }
   std::error_code error;
   folder = fs::absolute(folder, error);
@@ -71,6 +72,32 @@ Result<RunFolder> RunFolder::Create(const std::string& path, const std::string& 
   if (error) return Status::FromErrno(error.value(), "the run's folder " + folder.string());
   if (path.empty()) Prune(folder.parent_path());
   return RunFolder(folder.string());
+}
+
+Result<std::vector<std::string>> NewestRuns(const std::string& job, size_t most) {
+  const Result<fs::path> runs = AllRuns();
+  if (!runs.ok()) return runs.status();
+  std::vector<fs::path> found;
+  std::error_code error;
+  const auto add_runs_of = [&](const fs::path& folder) {
+    for (const auto& run : fs::directory_iterator(folder, error)) found.push_back(run.path());
+  };
+  if (job.empty()) {
+    for (const auto& each : fs::directory_iterator(*runs, error)) add_runs_of(each.path());
+  } else {
+    add_runs_of(*runs / job);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const fs::path& a, const fs::path& b) { return a.filename() > b.filename(); });
+  if (found.size() > most) found.resize(most);
+  return std::vector<std::string>(found.begin(), found.end());
+}
+
+std::string AddressOfRun(const std::string& folder) {
+  std::ifstream file(folder + "/http-address");
+  std::string address;
+  std::getline(file, address);
+  return address;
 }
 
 Status WriteFile(const std::string& path, const std::string& contents) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,12 +16,23 @@ namespace lockstep::job {
 
 struct RunOptions {
   spec::TrainingJob job;
-  int replica = 0;
+  int replica = 0;         // over all roles, in the manifest's order
+  bool whole = false;      // all replicas of all roles run here; `replica` is 0
+  bool in_pod = false;     // of a cluster: TPUs are the pod's then
   int64_t attempt = 0;     // of a cluster; elsewhere there is one
   std::string rendezvous;  // replica 0: HOST:PORT to listen on; others: where replica 0 listens
   std::string token_file;  // empty: a new token, in the run's folder
+  // Under which the others reach this launcher's machine; empty: as they see it.
+  std::string host;
   std::string run_folder;  // empty: a new one (run_folder.h)
-  bool force = false;      // start although another job was promised the devices' memory (ledger/)
+  // Membership::Options; empty: a random one. With a name the generations go on where those of the launcher
+  // before, of the same name and in the same folder, ended.
+  std::string instance;
+  // Of an elastic job, at replica 0: how long a lost replica is waited for before the job goes on without it,
+  // and how long it then runs at least before it is stopped to grow again.
+  std::chrono::seconds elastic_wait{30};
+  std::chrono::seconds grow_interval{60};
+  bool force = false;  // start although another job was promised the devices' memory (ledger/)
   bool quiet =
       false;  // neither progress nor the launcher's own news; errors and the ranks' output all the same
 };

@@ -1,9 +1,13 @@
 #include "launcher/job/translate.h"
 
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <utility>
 
 #include "common/contract/exit_codes.h"
 #include "launcher/spec/enums.h"
+#include "launcher/spec/roles.h"
 
 namespace lockstep::job {
 
@@ -30,7 +34,8 @@ telemetry::JobLabels LabelsOf(const spec::TrainingJob& job) {
   return {.name = job.name,
           .namespace_name = job.namespace_name,
           .strategy = std::string(spec::Name(job.strategy.type)),
-          .framework = job.trainer ? "Lockstep" : std::string(spec::Name(job.program->framework))};
+          .framework = job.trainer ? "Lockstep"
+                                   : std::string(spec::Name(spec::ProgramOf(job, WorkerOf(job))->framework))};
 }
 
 telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_size) {
@@ -40,14 +45,37 @@ telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_
           .strategy = labels.strategy,
           .framework = labels.framework,
           .world_size = world_size,
+          .replicas = spec::ReplicasOf(job),
           .reports_steps = job.trainer.has_value()};
 }
 
-process::Launch LaunchOf(const placement::ProcessPlan& plan, bool own_trainer) {
+std::string InSeconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", seconds);
+  return text;
+}
+
+const spec::Role& WorkerOf(const spec::TrainingJob& job) {
+  return *std::find_if(job.roles.begin(), job.roles.end(),
+                       [](const spec::Role& role) { return role.name == "worker"; });
+}
+
+bool IsElastic(const spec::TrainingJob& job) {
+  return job.run_policy.min_replicas && *job.run_policy.min_replicas < WorkerOf(job).replicas;
+}
+
+bool DividesBatch(const spec::TrainingJob& job) {
+  return job.trainer && job.strategy.type != spec::StrategyType::kParameterServer &&
+         job.strategy.type != spec::StrategyType::kPipeline;
+}
+
+process::Launch LaunchOf(const spec::TrainingJob& job, const placement::ProcessPlan& plan) {
   return {.rank = plan.rank,
           .local_rank = plan.local_rank,
           .role = plan.role,
-          .own_trainer = own_trainer,
+          .role_rank = job.roles.size() > 1 ? plan.role_rank : -1,
+          .own_trainer = plan.own_trainer,
+          .restarts_alone = spec::RestartsAlone(job),
           .command = plan.command,
           .environment = plan.environment,
           .working_directory = plan.working_directory,
@@ -71,19 +99,29 @@ rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std
   if (!hang.empty()) reason = kHangReason;
   if (device_failed) reason = kDeviceFailedReason;
   const std::string device = report.device_trouble.empty() ? "" : "; " + report.device_trouble;
+  // The same wherever it happened: what goes to another launcher is cut.
+  std::vector<std::string> last_lines = report.last_lines;
+  for (std::string& line : last_lines) line.resize(std::min(line.size(), rendezvous::kMaxLastLineBytes));
   return {.process = report.local_rank,
           .rank = report.rank,
+          .role = report.role,
+          .role_rank = report.role_rank,
+          .own_trainer = report.own_trainer,
           .exit_code = report.exit_code,
+          .signal = report.signal,
           .reason = reason,
-          .message = "rank " + std::to_string(report.rank) + ": " +
-                     (hang.empty() ? process::ExitInWords(report) : hang) + device};
+          .message = process::RankInWords(report) + ": " +
+                     (hang.empty() ? process::ExitInWords(report) : hang) + device,
+          .last_lines = std::move(last_lines)};
 }
 
-process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_trainer) {
+process::ExitReport ExitOf(const rendezvous::FailureReport& failure) {
   process::ExitReport report;
   report.rank = failure.rank;
   report.local_rank = failure.process;
-  report.own_trainer = own_trainer;
+  report.role = failure.role;
+  report.role_rank = failure.role_rank;
+  report.own_trainer = failure.own_trainer;
   report.exit_code = failure.exit_code;
   report.signal =
       failure.exit_code > contract::kExitSignalBase ? failure.exit_code - contract::kExitSignalBase : 0;
@@ -101,11 +139,14 @@ process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_tr
 
 telemetry::Failure TelemetryFailureOf(const rendezvous::FailureReport& failure) {
   return {.rank = failure.rank,
+          .role = failure.role_rank < 0 ? "" : failure.role,
+          .role_rank = failure.role_rank,
           .replica = failure.replica,
           .process = failure.process,
           .exit_code = failure.exit_code,
           .reason = failure.reason,
           .message = failure.message,
+          .last_lines = failure.last_lines,
           .time = std::chrono::system_clock::now()};
 }
 

@@ -21,14 +21,14 @@ process::RestartRules RestartRulesOf(const spec::RunPolicy& policy);
 telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_size);
 telemetry::JobLabels LabelsOf(const spec::TrainingJob& job);
 
-process::Launch LaunchOf(const placement::ProcessPlan& plan, bool own_trainer);
+process::Launch LaunchOf(const spec::TrainingJob& job, const placement::ProcessPlan& plan);
 telemetry::RankDevice RankDeviceOf(const placement::ProcessDevices& devices);
 
 // A rank's end as it is told to replica 0, and there again as the restart policy wants it. `hang` is why the
 // launcher itself killed it, or empty; `device_failed`: its GPU can no longer be used.
 rendezvous::FailureReport FailureOf(const process::ExitReport& report, const std::string& hang,
                                     bool device_failed = false);
-process::ExitReport ExitOf(const rendezvous::FailureReport& failure, bool own_trainer);
+process::ExitReport ExitOf(const rendezvous::FailureReport& failure);
 
 telemetry::Failure TelemetryFailureOf(const rendezvous::FailureReport& failure);
 telemetry::RestartReason RestartReasonOf(const std::string& reason);
@@ -38,8 +38,15 @@ inline constexpr char kHangReason[] = "Hang";
 inline constexpr char kReplicaLostReason[] = "ReplicaLost";
 inline constexpr char kDeviceFailedReason[] = "DeviceFailed";
 
-// The one role that a launcher runs; others are refused before (spec::UnsupportedFields).
-inline constexpr char kRole[] = "worker";
-inline const spec::Role& WorkerOf(const spec::TrainingJob& job) { return job.roles.front(); }
+std::string InSeconds(double seconds);  // "2.4 s"
+
+// The role that the others serve; every job has it (spec/rules_roles.cc).
+const spec::Role& WorkerOf(const spec::TrainingJob& job);
+
+// Whether the job goes on with fewer replicas than it asks for.
+bool IsElastic(const spec::TrainingJob& job);
+
+// Whether the trainer's batch is cut over all processes, so that it has to come out even.
+bool DividesBatch(const spec::TrainingJob& job);
 
 }  // namespace lockstep::job

@@ -47,6 +47,12 @@ void Watch::Begin(std::map<int, int> pids) {
   CheckHang();
 }
 
+void Watch::Again(int rank, int pid) {
+  pids_[rank] = pid;
+  hung_ = false;
+  if (running_) CheckHang();
+}
+
 void Watch::End() {
   running_ = false;
   loop_.Cancel(std::exchange(hang_timer_, 0));
@@ -63,6 +69,10 @@ void Watch::Tick() {
 void Watch::OnEventLine(int rank, std::string_view line) {
   const Result<contract::Event> event = contract::ParseEvent(line);
   if (!event.ok()) return state_.MalformedEvent(rank);
+  if (const auto* ready = std::get_if<contract::ReadyEvent>(&*event))
+    options_.on_ready(rank, ready->regroups);
+  const auto* regroup = std::get_if<contract::RegroupEvent>(&*event);
+  if (regroup != nullptr && !options_.on_regroup(rank, regroup->step)) return state_.MalformedEvent(rank);
   state_.ApplyEvent(rank, *event, Clock::now());
   const bool stepped = std::holds_alternative<contract::StepEvent>(*event);
   if (stepped) ShowProgress(/*stepped=*/true);

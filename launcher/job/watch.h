@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -24,6 +25,10 @@ class Watch {
     bool shows_progress = true;
     // A generation hangs: these ranks are to blame, as the message says. Once a generation.
     std::function<void(const telemetry::HangVerdict&)> on_hang;
+    // A rank is ready, and says whether it can regroup.
+    std::function<void(int rank, bool regroups)> on_ready;
+    // A rank says that it waits for the next generation. False: it is not to be believed.
+    std::function<bool(int rank, int64_t step)> on_regroup;
   };
 
   // All outlive this.
@@ -34,6 +39,8 @@ class Watch {
 
   // `pids` by rank.
   void Begin(std::map<int, int> pids);
+  // A rank was started again, the others went on.
+  void Again(int rank, int pid);
   void OnEventLine(int rank, std::string_view line);
   void End();
 

@@ -16,6 +16,7 @@ namespace lockstep::kube {
 namespace {
 
 constexpr char kJson[] = "application/json";
+constexpr char kAnything[] = "*/*";
 constexpr std::chrono::seconds kDefaultRetryAfter{1};
 constexpr std::chrono::seconds kWatchSlack{15};
 
@@ -31,6 +32,7 @@ struct Call {
   bool limited = true;
   std::chrono::milliseconds silence{0};
   std::function<bool(std::string_view)> receive = {};
+  std::string_view accept = kJson;
 };
 
 // "?a=b&c=d".
@@ -226,15 +228,16 @@ class Client::Impl {
 
   Result<http::HttpResponse> SendOnce(const Call& call, const std::string& token,
                                       Clock::time_point deadline) {
-    http::SessionRequest request{.method = call.method,
-                                 .target = call.target,
-                                 .headers = {{"Accept", kJson}, {"User-Agent", options_.user_agent}},
-                                 .body = call.body,
-                                 .content_type = call.content_type,
-                                 .deadline = deadline,
-                                 .silence = call.silence,
-                                 .max_bytes = options_.max_answer_bytes,
-                                 .receive = call.receive};
+    http::SessionRequest request{
+        .method = call.method,
+        .target = call.target,
+        .headers = {{"Accept", std::string(call.accept)}, {"User-Agent", options_.user_agent}},
+        .body = call.body,
+        .content_type = call.content_type,
+        .deadline = deadline,
+        .silence = call.silence,
+        .max_bytes = options_.max_answer_bytes,
+        .receive = call.receive};
     if (!token.empty()) request.headers.emplace_back("Authorization", "Bearer " + token);
     const Clock::time_point began = Clock::now();
     auto response = session_->Send(request);
@@ -415,10 +418,27 @@ Answer<Json> Client::Delete(const Resource& resource, const ObjectName& name, co
 }
 
 Answer<std::string> Client::GetText(const std::string& path, const CallOptions& options) {
-  auto response =
-      impl_->Send({.operation = "get " + path, .method = "GET", .target = path, .timeout = options.timeout});
+  auto response = impl_->Send({.operation = "get " + path,
+                               .method = "GET",
+                               .target = path,
+                               .timeout = options.timeout,
+                               .accept = kAnything});
   if (!response.ok()) return response.error();
   return std::move(response->body);
+}
+
+Answer<bool> Client::Stream(const std::string& path, const StreamOptions& options,
+                            const std::function<bool(std::string_view bytes)>& take) {
+  bool wanted = true;
+  const auto response = impl_->Send({.operation = "get " + path.substr(0, path.find('?')),
+                                     .method = "GET",
+                                     .target = path,
+                                     .timeout = options.timeout,
+                                     .silence = options.silence,
+                                     .receive = [&](std::string_view bytes) { return wanted = take(bytes); },
+                                     .accept = kAnything});
+  if (!response.ok()) return response.error();
+  return wanted;
 }
 
 }  // namespace lockstep::kube

@@ -56,6 +56,11 @@ struct CallOptions {
   std::string_view subresource = {};                      // "status", "scale" …
 };
 
+struct StreamOptions {
+  std::chrono::milliseconds timeout{30 * 60'000};  // of all of it
+  std::chrono::milliseconds silence{0};            // longest time without a byte; 0: until the timeout
+};
+
 struct ListOptions {
   std::string space = {};  // namespace; empty: all of them, or a kind that has none
   std::string label_selector = {};
@@ -144,6 +149,10 @@ class Client {
 
   // GET of a path as it is ("/readyz", "/version", "/openapi/v3"): the body.
   Answer<std::string> GetText(const std::string& path, const CallOptions& options = {});
+  // GET of a path whose answer comes bit by bit and may be of any length (a pod's log): `take` gets it, on
+  // the calling thread, until it ends or `take` returns false. Whether it came to its end.
+  Answer<bool> Stream(const std::string& path, const StreamOptions& options,
+                      const std::function<bool(std::string_view bytes)>& take);
 
  private:
   class Impl;

@@ -1,11 +1,13 @@
 #include "launcher/kube/config.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "launcher/kube/read_file.h"
 #include "launcher/spec/yaml_tree.h"
@@ -56,41 +58,57 @@ std::string Text(const Node* map, std::string_view key) {
   return null ? std::string() : node->text;
 }
 
-// One kubeconfig, of which one context is taken.
+struct File {
+  Node document;
+  std::string path;
+};
+
+// An entry of a kubeconfig, and the file that it stands in. Empty: there is none.
+struct Found {
+  const Node* map = nullptr;
+  const File* file = nullptr;
+};
+
+// One kubeconfig or several as one, of which one context is taken: of an entry that is in two of them, the
+// first one's counts.
 class Reader {
  public:
-  Reader(const Node& document, std::string path)
-      : document_(document), path_(std::move(path)), folder_(std::filesystem::path(path_).parent_path()) {}
+  // `name` is what all of them are called in messages.
+  Reader(const std::vector<File>& files, std::string name) : files_(files), name_(std::move(name)) {}
 
   Result<Config> Read(const std::string& wanted) {
-    const std::string context_name = wanted.empty() ? Text(&document_, "current-context") : wanted;
-    if (context_name.empty()) return NotFound(path_ + ": has no current-context; name one");
-    const Node* context = Entry("contexts", "context", context_name);
-    if (context == nullptr) return NotFound(path_ + ": has no context " + context_name);
-    const std::string cluster_name = Text(context, "cluster");
-    const std::string user_name = Text(context, "user");
-    const Node* cluster = Entry("clusters", "cluster", cluster_name);
-    if (cluster == nullptr) return NotFound(path_ + ": has no cluster " + cluster_name);
-    const Node* user = Entry("users", "user", user_name);
-    if (user == nullptr && !user_name.empty()) return NotFound(path_ + ": has no user " + user_name);
+    std::string context_name = wanted;
+    for (const File& file : files_) {
+      if (context_name.empty()) context_name = Text(&file.document, "current-context");
+    }
+    if (context_name.empty()) return NotFound(name_ + ": has no current-context; name one");
+    const Found context = Entry("contexts", "context", context_name);
+    if (context.map == nullptr) return NotFound(name_ + ": has no context " + context_name);
+    const std::string cluster_name = Text(context.map, "cluster");
+    const std::string user_name = Text(context.map, "user");
+    const Found cluster = Entry("clusters", "cluster", cluster_name);
+    if (cluster.map == nullptr) return NotFound(name_ + ": has no cluster " + cluster_name);
+    const Found user = Entry("users", "user", user_name);
+    if (user.map == nullptr && !user_name.empty()) return NotFound(name_ + ": has no user " + user_name);
 
     Config config;
-    if (const std::string space = Text(context, "namespace"); !space.empty())
+    if (const std::string space = Text(context.map, "namespace"); !space.empty())
       config.default_namespace = space;
-    config.server = Text(cluster, "server");
-    config.server_name = Text(cluster, "tls-server-name");
-    config.skip_verification = Text(cluster, "insecure-skip-tls-verify") == "true";
+    config.server = Text(cluster.map, "server");
+    config.server_name = Text(cluster.map, "tls-server-name");
+    config.skip_verification = Text(cluster.map, "insecure-skip-tls-verify") == "true";
+    const std::string& cluster_path = cluster.file->path;
     if (config.server.empty())
-      return InvalidArgument(path_ + ": the cluster " + cluster_name + " has no server");
-    if (!Text(cluster, "proxy-url").empty())
-      return Unimplemented(path_ + ": proxy-url is not supported; leave it out, or use kubectl proxy");
+      return InvalidArgument(cluster_path + ": the cluster " + cluster_name + " has no server");
+    if (!Text(cluster.map, "proxy-url").empty())
+      return Unimplemented(cluster_path + ": proxy-url is not supported; leave it out, or use kubectl proxy");
     for (const std::string_view plugin : {"exec", "auth-provider", "username"}) {
-      if (user == nullptr || user->Find(plugin) == nullptr) continue;
-      return Unimplemented(path_ + ": the user " + user_name + " has " + std::string(plugin) +
+      if (user.map == nullptr || user.map->Find(plugin) == nullptr) continue;
+      return Unimplemented(user.file->path + ": the user " + user_name + " has " + std::string(plugin) +
                            ", which is not supported; use a certificate, a token or a tokenFile");
     }
-    config.token = Text(user, "token");
-    if (config.token.empty()) config.token_file = Resolved(Text(user, "tokenFile"));
+    config.token = Text(user.map, "token");
+    if (config.token.empty()) config.token_file = Resolved(user, Text(user.map, "tokenFile"));
     LOCKSTEP_RETURN_IF_ERROR(Data(cluster, "certificate-authority", &config.ca_pem));
     LOCKSTEP_RETURN_IF_ERROR(Data(user, "client-certificate", &config.client_certificate_pem));
     LOCKSTEP_RETURN_IF_ERROR(Data(user, "client-key", &config.client_key_pem));
@@ -99,39 +117,75 @@ class Reader {
 
  private:
   // `lists: [{name: NAME, field: …}]`.
-  const Node* Entry(std::string_view list, std::string_view field, const std::string& name) const {
-    const Node* entries = document_.Find(list);
-    if (entries == nullptr || entries->kind != Node::Kind::kList) return nullptr;
-    for (const Node& entry : entries->items) {
-      if (entry.kind != Node::Kind::kMap || Text(&entry, "name") != name) continue;
-      const Node* found = entry.Find(field);
-      return found != nullptr && found->kind == Node::Kind::kMap ? found : nullptr;
+  Found Entry(std::string_view list, std::string_view field, const std::string& name) const {
+    for (const File& file : files_) {
+      const Node* entries = file.document.Find(list);
+      if (entries == nullptr || entries->kind != Node::Kind::kList) continue;
+      for (const Node& entry : entries->items) {
+        if (entry.kind != Node::Kind::kMap || Text(&entry, "name") != name) continue;
+        const Node* found = entry.Find(field);
+        if (found == nullptr || found->kind != Node::Kind::kMap) return {};
+        return {.map = found, .file = &file};
+      }
     }
-    return nullptr;
+    return {};
   }
 
-  std::string Resolved(const std::string& path) const {
-    return path.empty() ? path : (folder_ / path).string();
+  static std::string Resolved(const Found& entry, const std::string& path) {
+    return path.empty() ? path : (std::filesystem::path(entry.file->path).parent_path() / path).string();
   }
 
   // `field`-data in base64, which comes first as with kubectl, or the file `field`.
-  Status Data(const Node* map, const std::string& field, std::string* value) const {
-    if (const std::string data = Text(map, field + "-data"); !data.empty()) {
+  static Status Data(const Found& entry, const std::string& field, std::string* value) {
+    if (const std::string data = Text(entry.map, field + "-data"); !data.empty()) {
       *value = Base64Decoded(data);
-      return value->empty() ? InvalidArgument(path_ + ": " + field + "-data is no base64") : Status();
+      return value->empty() ? InvalidArgument(entry.file->path + ": " + field + "-data is no base64")
+                            : Status();
     }
-    const std::string path = Resolved(Text(map, field));
+    const std::string path = Resolved(entry, Text(entry.map, field));
     if (path.empty()) return {};
     Result<std::string> text = ReadSmallFile(path);
-    if (!text.ok()) return {text.status().code(), path_ + ": " + field + ": " + text.status().message()};
+    if (!text.ok())
+      return {text.status().code(), entry.file->path + ": " + field + ": " + text.status().message()};
     *value = *std::move(text);
     return {};
   }
 
-  const Node& document_;
-  const std::string path_;
-  const std::filesystem::path folder_;
+  const std::vector<File>& files_;
+  const std::string name_;
 };
+
+Result<File> ReadFile(const std::string& path) {
+  const Result<std::string> text = ReadSmallFile(path);
+  if (!text.ok()) return text.status();
+  spec::YamlText yaml = spec::ParseYaml(*text);
+  // The parser's own words may quote the text, which holds credentials.
+  if (!yaml.errors.empty()) {
+    const spec::Mark mark = yaml.errors.front().mark;
+    return InvalidArgument(path + ":" + std::to_string(mark.line) + ": not the YAML of a kubeconfig");
+  }
+  if (yaml.documents.size() != 1 || yaml.documents.front().kind != Node::Kind::kMap)
+    return InvalidArgument(path + ": not a kubeconfig");
+  return File{.document = std::move(yaml.documents.front()), .path = path};
+}
+
+// $KUBECONFIG: files with colons between; those that are not there are left out, as kubectl does.
+Result<Config> LoadList(const std::string& list, const std::string& context) {
+  if (list.find(':') == std::string::npos) return LoadKubeconfig(list, context);
+  std::vector<File> files;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(':', begin), list.size());
+    const std::string path = list.substr(begin, end - begin);
+    begin = end + 1;
+    if (path.empty()) continue;
+    Result<File> file = ReadFile(path);
+    if (!file.ok() && file.status().code() == StatusCode::kNotFound) continue;
+    if (!file.ok()) return file.status();
+    files.push_back(*std::move(file));
+  }
+  if (files.empty()) return NotFound(list + ": no such files");
+  return Reader(files, list).Read(context);
+}
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -154,17 +208,10 @@ Result<std::string> ReadSmallFile(const std::string& path) {
 }
 
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context) {
-  const Result<std::string> text = ReadSmallFile(path);
-  if (!text.ok()) return text.status();
-  const spec::YamlText yaml = spec::ParseYaml(*text);
-  // The parser's own words may quote the text, which holds credentials.
-  if (!yaml.errors.empty()) {
-    const spec::Mark mark = yaml.errors.front().mark;
-    return InvalidArgument(path + ":" + std::to_string(mark.line) + ": not the YAML of a kubeconfig");
-  }
-  if (yaml.documents.size() != 1 || yaml.documents.front().kind != Node::Kind::kMap)
-    return InvalidArgument(path + ": not a kubeconfig");
-  return Reader(yaml.documents.front(), path).Read(context);
+  Result<File> file = ReadFile(path);
+  if (!file.ok()) return file.status();
+  const std::vector<File> files = {*std::move(file)};
+  return Reader(files, path).Read(context);
 }
 
 Result<Config> InClusterConfig(const std::string& folder) {
@@ -191,7 +238,7 @@ Result<Config> InClusterConfig(const std::string& folder) {
 
 Result<Config> FindConfig(const std::string& kubeconfig, const std::string& context) {
   if (!kubeconfig.empty()) return LoadKubeconfig(kubeconfig, context);
-  if (const std::string path = Environment("KUBECONFIG"); !path.empty()) return LoadKubeconfig(path, context);
+  if (const std::string path = Environment("KUBECONFIG"); !path.empty()) return LoadList(path, context);
   if (Result<Config> pod = InClusterConfig(); pod.ok()) return pod;
   const std::string path = Environment("HOME") + "/.kube/config";
   Result<Config> config = LoadKubeconfig(path, context);

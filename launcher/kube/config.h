@@ -32,8 +32,8 @@ Result<Config> LoadKubeconfig(const std::string& path, const std::string& contex
 // ca.crt and namespace in `folder`. kFailedPrecondition outside of a pod.
 Result<Config> InClusterConfig(const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
 
-// As kubectl finds it, but for lists of files: `kubeconfig` when given, else $KUBECONFIG, else the pod's when
-// in one, else ~/.kube/config. The message names all that was tried.
+// As kubectl finds it: `kubeconfig` when given, else $KUBECONFIG, which may be several files with colons
+// between, else the pod's when in one, else ~/.kube/config. The message names all that was tried.
 Result<Config> FindConfig(const std::string& kubeconfig = {}, const std::string& context = {});
 
 }  // namespace lockstep::kube

@@ -4,12 +4,15 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "common/contract/digest.h"
+#include "launcher/operator/gang.h"
 #include "launcher/operator/json_fields.h"
 #include "launcher/operator/names.h"
 #include "launcher/operator/pod_template.h"
 #include "launcher/spec/fields_job.h"
 #include "launcher/spec/json.h"
 #include "launcher/spec/manifest.h"
+#include "launcher/spec/roles.h"
 #include "launcher/spec/unsupported.h"
 
 namespace lockstep::op {
@@ -30,22 +33,23 @@ Json LabelsOf(const ObservedJob& job, const std::string& role) {
   return labels;
 }
 
-Json Metadata(const ObservedJob& job, const std::string& name, const std::string& role) {
-  return {{"name", name},
-          {"namespace", job.space},
-          {"labels", LabelsOf(job, role)},
-          {"ownerReferences", Json::array({{{"apiVersion", spec::kApiVersion},
-                                            {"kind", spec::kKind},
-                                            {"name", job.name},
-                                            {"uid", job.uid},
-                                            {"controller", true},
-                                            {"blockOwnerDeletion", true}}})}};
-}
+// Short, as it stands in an annotation.
+std::string Fingerprint(std::string_view text) { return contract::Digest(text).substr(0, 16); }
 
-int ReplicasOf(const spec::TrainingJob& manifest) {
-  int replicas = 0;
-  for (const spec::Role& role : manifest.roles) replicas += role.replicas;
-  return replicas;
+// Manifest::pods.
+std::string PodsOf(const spec::TrainingJob& manifest) {
+  static const std::string table = Fingerprint(spec::Schema()).substr(0, 8);
+  spec::TrainingJob made = manifest;
+  made.suspend = false;
+  made.labels.clear();
+  made.annotations.clear();
+  const spec::RunPolicy none;
+  made.run_policy.max_restarts = none.max_restarts;
+  made.run_policy.active_deadline = none.active_deadline;
+  made.run_policy.schedule_timeout = none.schedule_timeout;
+  made.run_policy.ttl_after_finished = none.ttl_after_finished;
+  made.run_policy.clean_pod_policy = none.clean_pod_policy;
+  return table + "-" + Fingerprint(spec::ToJson(made));
 }
 
 const spec::Role& RoleOf(const spec::TrainingJob& manifest, const std::string& name) {
@@ -64,6 +68,14 @@ Json Probe(const char* path, int period, int failures) {
           {"failureThreshold", failures}};
 }
 
+// Whether the agents tell each other the names of their pods and not the addresses: a pod that takes
+// another's place while the others go on has its name only, and TPUs' libraries look for names.
+bool NamesItsPods(const spec::TrainingJob& manifest) {
+  return manifest.roles.size() > 1 ||
+         std::any_of(manifest.roles.begin(), manifest.roles.end(),
+                     [](const spec::Role& role) { return role.devices.type == spec::DeviceType::kTpu; });
+}
+
 Json Container(const ObservedJob& job, const spec::TrainingJob& manifest, const CreateJob& action,
                const ChildOptions& options) {
   const std::string file = std::string(kManifestFolder) + "/" + kManifestFile;
@@ -71,16 +83,25 @@ Json Container(const ObservedJob& job, const spec::TrainingJob& manifest, const 
                   "--manifest", file,
                   "--attempt",  std::to_string(action.attempt),
                   "--run-dir",  std::string(kRunFolder) + "/run"};
+  if (manifest.roles.size() > 1) {
+    command.push_back("--role");
+    command.push_back(action.role);
+  }
   Json mounts = Json::array({{{"name", "lockstep-job"}, {"mountPath", kManifestFolder}, {"readOnly", true}},
                              {{"name", "lockstep-run"}, {"mountPath", kRunFolder}},
                              {{"name", "lockstep-tmp"}, {"mountPath", "/tmp"}},
                              {{"name", "lockstep-shm"}, {"mountPath", "/dev/shm"}}});
-  if (ReplicasOf(manifest) > 1) {
-    const std::string child = ChildJobName(job.name, action.role, action.attempt);
+  if (spec::ReplicasOf(manifest) > 1) {
+    const std::string& leader = manifest.roles.front().name;
+    const std::string child = ChildJobName(job.name, leader, action.attempt);
     const std::string host =
-        PodHost(child, 0, ServiceName(job.name, action.role), job.space, options.cluster_domain);
+        PodHost(child, 0, ServiceName(job.name, leader), job.space, options.cluster_domain);
     command.push_back("--rendezvous");
     command.push_back(host + ":" + std::to_string(kRendezvousPort));
+    if (NamesItsPods(manifest)) {
+      command.push_back("--domain");
+      command.push_back(PodDomain(ServiceName(job.name, action.role), job.space, options.cluster_domain));
+    }
     command.push_back("--token-file");
     command.push_back(std::string(kTokenFolder) + "/" + kTokenKey);
     mounts.push_back({{"name", "lockstep-token"}, {"mountPath", kTokenFolder}, {"readOnly", true}});
@@ -117,7 +138,7 @@ Json Volumes(const ObservedJob& job, const spec::TrainingJob& manifest) {
   volumes.push_back({{"name", "lockstep-tmp"}, {"emptyDir", Json::object()}});
   // The runtime's own has 64 MiB, too little for gradients.
   volumes.push_back({{"name", "lockstep-shm"}, {"emptyDir", {{"medium", "Memory"}}}});
-  if (ReplicasOf(manifest) > 1) {
+  if (spec::ReplicasOf(manifest) > 1) {
     volumes.push_back(
         {{"name", "lockstep-token"},
          {"secret", {{"secretName", TokenSecretName(job.name, job.uid)}, {"defaultMode", 0440}}}});
@@ -147,6 +168,20 @@ void AskForGpus(const spec::Role& role, const ChildOptions& options, Json& pod) 
   }
 }
 
+// As GKE documents it: the slice by its node labels, and its chips as a resource.
+void AskForTpus(const spec::Role& role, Json& pod) {
+  if (role.devices.type != spec::DeviceType::kTpu) return;
+  Json& nodes = pod["spec"]["nodeSelector"];
+  nodes[kTpuAcceleratorLabel] = role.devices.accelerator;
+  nodes[kTpuTopologyLabel] = role.devices.topology;
+  for (Json& container : pod["spec"]["containers"]) {
+    if (Text(container, "name") != kContainer) continue;
+    for (const char* kind : {"requests", "limits"}) {
+      container["resources"][kind][kTpuResource] = spec::TpuChipsOf(role);
+    }
+  }
+}
+
 Json PodTemplate(const ObservedJob& job, const spec::TrainingJob& manifest, const CreateJob& action,
                  const ChildOptions& options, Conflicts& conflicts) {
   const spec::Role& role = RoleOf(manifest, action.role);
@@ -170,13 +205,16 @@ Json PodTemplate(const ObservedJob& job, const spec::TrainingJob& manifest, cons
                   {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
                 {"containers", Json::array({Container(job, manifest, action, options)})},
                 {"volumes", Volumes(job, manifest)}}}};
-  if (ReplicasOf(manifest) > 1) pod["spec"]["subdomain"] = ServiceName(job.name, action.role);
+  if (spec::ReplicasOf(manifest) > 1) pod["spec"]["subdomain"] = ServiceName(job.name, action.role);
+  ChooseScheduler(manifest, pod);
   if (!role.pod_template_json.empty()) {
     const Json overlay = Json::parse(role.pod_template_json, nullptr, /*allow_exceptions=*/false);
     conflicts = CheckTemplate(overlay);
     MergeTemplate(pod, overlay, conflicts);
   }
+  JoinGang(job, manifest, action.attempt, pod);
   AskForGpus(role, options, pod);
+  AskForTpus(role, pod);
   return pod;
 }
 
@@ -193,6 +231,18 @@ Json FailurePolicy() {
 }
 
 }  // namespace
+
+Json ChildMetadata(const ObservedJob& job, const std::string& name, const std::string& role) {
+  return {{"name", name},
+          {"namespace", job.space},
+          {"labels", LabelsOf(job, role)},
+          {"ownerReferences", Json::array({{{"apiVersion", spec::kApiVersion},
+                                            {"kind", spec::kKind},
+                                            {"name", job.name},
+                                            {"uid", job.uid},
+                                            {"controller", true},
+                                            {"blockOwnerDeletion", true}}})}};
+}
 
 int HttpPort(const spec::TrainingJob& manifest) {
   return manifest.http.port == 0 ? kHttpPort : manifest.http.port;
@@ -225,7 +275,8 @@ Manifest ReadJobManifest(const ObservedJob& job, const ChildOptions& options) {
   if (AgentManifest(job, manifest, 0, 0).size() > kMaxAnnotation) {
     return {.reason = "InvalidSpec", .invalid = "the manifest is too large for a pod's annotation"};
   }
-  return {.job = std::move(manifest)};
+  std::string pods = PodsOf(manifest);
+  return {.job = std::move(manifest), .pods = std::move(pods)};
 }
 
 std::string AgentManifest(const ObservedJob& job, const spec::TrainingJob& manifest, int attempt,
@@ -241,6 +292,7 @@ std::string AgentManifest(const ObservedJob& job, const spec::TrainingJob& manif
   given.run_policy.ttl_after_finished.reset();
   given.run_policy.schedule_timeout.reset();
   given.run_policy.clean_pod_policy = {};
+  given.run_policy.gang = {};
   // Probes and the operator come from outside of the pod.
   if (given.http.address == spec::Http().address) given.http.address = "0.0.0.0";
   given.http.port = HttpPort(manifest);
@@ -250,7 +302,7 @@ std::string AgentManifest(const ObservedJob& job, const spec::TrainingJob& manif
 Json TokenSecret(const ObservedJob& job, const std::string& token) {
   return {{"apiVersion", "v1"},
           {"kind", "Secret"},
-          {"metadata", Metadata(job, TokenSecretName(job.name, job.uid), "")},
+          {"metadata", ChildMetadata(job, TokenSecretName(job.name, job.uid), "")},
           {"immutable", true},
           {"stringData", {{kTokenKey, token + "\n"}}}};
 }
@@ -258,7 +310,7 @@ Json TokenSecret(const ObservedJob& job, const std::string& token) {
 Json HeadlessService(const ObservedJob& job, const std::string& role) {
   return {{"apiVersion", "v1"},
           {"kind", "Service"},
-          {"metadata", Metadata(job, ServiceName(job.name, role), role)},
+          {"metadata", ChildMetadata(job, ServiceName(job.name, role), role)},
           {"spec",
            {{"clusterIP", "None"},
             // They look for one another in order to become ready.
@@ -267,17 +319,22 @@ Json HeadlessService(const ObservedJob& job, const std::string& role) {
             {"ports", Json::array({{{"name", "rendezvous"}, {"port", kRendezvousPort}}})}}}};
 }
 
-Json JobObject(const ObservedJob& job, const spec::TrainingJob& manifest, const CreateJob& action,
+Json JobObject(const ObservedJob& job, const Manifest& read, const CreateJob& action,
                const ChildOptions& options) {
+  const spec::TrainingJob& manifest = *read.job;
   const spec::Role& role = RoleOf(manifest, action.role);
-  Json meta = Metadata(job, ChildJobName(job.name, action.role, action.attempt), action.role);
+  Json meta = ChildMetadata(job, ChildJobName(job.name, action.role, action.attempt), action.role);
   meta["labels"][kAttemptLabel] = std::to_string(action.attempt);
   if (!job.queue.empty()) meta["labels"][kQueueLabel] = job.queue;
   if (!job.priority_class.empty()) meta["labels"][kPriorityClassLabel] = job.priority_class;
-  meta["annotations"] = {{kRestartsAnnotation, std::to_string(action.restarts)}};
-  // The planner makes a new attempt long before this, if it may.
+  meta["annotations"] = {{kRestartsAnnotation, std::to_string(action.restarts)},
+                         {kPodsAnnotation, read.pods}};
+  // The planner makes a new attempt long before this, if it may. A job that goes on with fewer replicas has
+  // any number of pods tried.
+  constexpr int64_t kNever = 1'000'000;
   const int restarts = manifest.run_policy.max_restarts;
-  const int64_t backoff = restarts == 0 ? 0 : int64_t{restarts} * role.replicas + 2;
+  int64_t backoff = restarts == 0 ? 0 : int64_t{restarts} * role.replicas + 2;
+  if (NeededReplicas(manifest) < spec::ReplicasOf(manifest)) backoff = kNever;
   Conflicts conflicts;  // none: see ReadJobManifest
   return {{"apiVersion", "batch/v1"},
           {"kind", "Job"},
@@ -286,7 +343,7 @@ Json JobObject(const ObservedJob& job, const spec::TrainingJob& manifest, const 
            {{"completionMode", "Indexed"},
             {"completions", role.replicas},
             {"parallelism", role.replicas},
-            {"backoffLimit", std::min<int64_t>(backoff, 1'000'000)},
+            {"backoffLimit", std::min(backoff, kNever)},
             // Never two of one index; what the other choice would do about dead nodes the planner does.
             {"podReplacementPolicy", "Failed"},
             {"podFailurePolicy", FailurePolicy()},

@@ -28,11 +28,14 @@ Manifest ReadJobManifest(const ObservedJob& job, const ChildOptions& options);
 std::string AgentManifest(const ObservedJob& job, const spec::TrainingJob& manifest, int attempt,
                           int restarts);
 
+// Name, labels and owner of what the operator makes for a job; `role` empty: of none alone.
+nlohmann::json ChildMetadata(const ObservedJob& job, const std::string& name, const std::string& role);
+
 // `token` is 64 hexadecimal digits.
 nlohmann::json TokenSecret(const ObservedJob& job, const std::string& token);
 nlohmann::json HeadlessService(const ObservedJob& job, const std::string& role);
 // `manifest` is one that ReadJobManifest accepted and has the role.
-nlohmann::json JobObject(const ObservedJob& job, const spec::TrainingJob& manifest, const CreateJob& action,
+nlohmann::json JobObject(const ObservedJob& job, const Manifest& manifest, const CreateJob& action,
                          const ChildOptions& options);
 
 // The port that agents serve HTTP on.

@@ -1,5 +1,7 @@
 #include "launcher/operator/controller.h"
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "launcher/kube/follow.h"
 #include "launcher/kube/lease.h"
 #include "launcher/operator/names.h"
+#include "launcher/spec/roles.h"
 
 namespace lockstep::op {
 
@@ -29,13 +32,22 @@ constexpr seconds kFirstPoll{1};
 constexpr size_t kPollsPerTick = 10;
 constexpr milliseconds kPollDeadline{500};
 constexpr size_t kMaxReport = 4 << 20;
-constexpr seconds kNameTakenFor{25};
+constexpr seconds kBlockedFor{25};
+constexpr size_t kKnownManifests = 256;
+constexpr int kPage = 100;  // objects a page of a list: one of 500 is 30 MB once it is read
 
 Time Now() { return std::chrono::floor<seconds>(std::chrono::system_clock::now()); }
 
 std::string UrlOf(const std::string& address, int port) {
   const std::string host = address.find(':') == std::string::npos ? address : "[" + address + "]";
   return "http://" + host + ":" + std::to_string(port) + "/status";
+}
+
+// Empty: it may still start, or come back.
+std::optional<AgentReport> Ask(const std::string& url) {
+  const auto answer = http::Get(url, Steady::now() + kPollDeadline, kMaxReport);
+  if (!answer.ok() || answer->status != 200) return {};
+  return ReadAgentReport(answer->body);
 }
 
 }  // namespace
@@ -51,7 +63,9 @@ Controller::Controller(kube::Client& client, kube::Client& lease_client, telemet
         metrics_.Queued();
         queue_.Add(name);
       }),
-      executor_(client, world_, options_.children) {}
+      executor_(client, world_, options_.children),
+      progress_writes_(kProgressWritesPerSecond, kProgressWritesAtOnce, Steady::now()),
+      known_(kKnownManifests) {}
 
 Controller::~Controller() { Stop(); }
 
@@ -63,7 +77,10 @@ void Controller::Start() {
     sinks_.push_back(std::move(sink));
     threads_.emplace_back([this, resource, &sink = *sinks_.back(), selector] {
       kube::Follow(client_, resource,
-                   {.space = options_.space, .label_selector = selector, .relist = std::chrono::minutes(30)},
+                   {.space = options_.space,
+                    .label_selector = selector,
+                    .page = kPage,
+                    .relist = std::chrono::minutes(30)},
                    sink);
     });
   };
@@ -142,14 +159,29 @@ std::string_view Controller::Reconcile(const kube::ObjectName& name) {
     std::erase_if(notes_, [&](const auto& note) { return note.second.name == name; });
     return "success";
   }
-  const Manifest manifest = ReadJobManifest(observed->job, options_.children);
+  const std::shared_ptr<const Manifest> known = ManifestOf(observed->job);
+  const Manifest& manifest = *known;
   Note(*observed, manifest);
   const Time now = Now();
   Plan plan = MakePlan(*observed, manifest, options_.settings, now);
+  bool created = false;
   for (const Action& action : plan.actions) {
     if (!acts()) return "requeue";
     const Executor::Outcome outcome = executor_.Do(*observed, manifest, action);
     if (outcome.kind != Executor::Outcome::Kind::kDone) return Fail(*observed, outcome);
+    created = created || std::holds_alternative<CreateJob>(action);
+  }
+  // The news of what was made brings the job back here, behind those that wait to be made, and the plan of
+  // then has all that there is to say: one status is written and not two.
+  if (created) {
+    queue_.Forget(name);
+    return "success";
+  }
+  // One time for both: that by which the turn is due must not be before that at which it is asked for.
+  const Steady::time_point turn = Steady::now();
+  if (plan.status && plan.progress_only && !progress_writes_.Reserve(turn, turn)) {
+    plan.status.reset();
+    plan.look_again = std::min(plan.look_again.value_or(seconds(1)), seconds(1));
   }
   if (plan.status) {
     const JobStatus& old = observed->job.status;
@@ -157,7 +189,8 @@ std::string_view Controller::Reconcile(const kube::ObjectName& name) {
     if (outcome.kind != Executor::Outcome::Kind::kDone) return Fail(*observed, outcome);
     if (plan.status->progress != old.progress) {
       const std::lock_guard lock(mutex_);
-      notes_[observed->job.uid].last_progress_write = now;
+      const auto found = notes_.find(observed->job.uid);
+      if (found != notes_.end()) found->second.last_progress_write = now;
     }
     if (old.Find(kRunning) != nullptr && plan.status->phase == Phase::kRunning && plan.status->attempt == 0 &&
         old.Find(kRunning)->reason == "PodsStarting") {
@@ -175,13 +208,18 @@ std::string_view Controller::Fail(const Observed& observed, const Executor::Outc
   using Kind = Executor::Outcome::Kind;
   const kube::ObjectName name{observed.job.space, observed.job.name};
   metrics_.Retried();
-  if (outcome.kind == Kind::kTaken || outcome.kind == Kind::kRefused) {
+  if (outcome.kind == Kind::kGone || outcome.kind == Kind::kMissing) {
+    queue_.AddAfter(name, kBlockedFor);
+    return "requeue_after";
+  }
+  if (outcome.kind == Kind::kBlocked || outcome.kind == Kind::kRefused) {
     {
       const std::lock_guard lock(mutex_);
       Notes& notes = notes_[observed.job.uid];
-      if (outcome.kind == Kind::kTaken) notes.name_taken = outcome.message;
+      notes.name = name;
+      if (outcome.kind == Kind::kBlocked) notes.blocked = Blocked{outcome.reason, outcome.message};
       if (outcome.kind == Kind::kRefused) notes.refused = outcome.message;
-      notes.look_for_name_again = Now() + kNameTakenFor;
+      notes.try_again = Now() + kBlockedFor;
     }
     queue_.AddAfterFailure(name);
     return "requeue";
@@ -191,29 +229,56 @@ std::string_view Controller::Fail(const Observed& observed, const Executor::Outc
   return "error";
 }
 
+std::shared_ptr<const Manifest> Controller::ManifestOf(const ObservedJob& job) {
+  KnownManifest& slot = known_[std::hash<std::string>()(job.uid) % known_.size()];
+  {
+    const std::lock_guard lock(mutex_);
+    if (slot.uid == job.uid && slot.generation == job.generation) return slot.manifest;
+  }
+  auto manifest = std::make_shared<const Manifest>(ReadJobManifest(job, options_.children));
+  const std::lock_guard lock(mutex_);
+  slot = {job.uid, job.generation, manifest};
+  return manifest;
+}
+
 void Controller::Note(Observed& observed, const Manifest& manifest) {
   const ChildPod* leader = nullptr;
-  for (const ChildPod& pod : observed.pods) {
-    if (pod.index == 0 && pod.attempt == observed.job.status.attempt && pod.phase == PodPhase::kRunning &&
-        !pod.delete_by && !pod.address.empty()) {
-      leader = &pod;
+  const ChildPod* steps = nullptr;
+  const auto first = [&](const std::string& role) {
+    const ChildPod* found = nullptr;
+    for (const ChildPod& pod : observed.pods) {
+      if (pod.role == role && pod.index == 0 && pod.attempt == observed.job.status.attempt &&
+          pod.phase == PodPhase::kRunning && !pod.delete_by && !pod.address.empty()) {
+        found = &pod;
+      }
+    }
+    return found;
+  };
+  if (manifest.job) {
+    leader = first(manifest.job->roles.front().name);
+    for (const spec::Role& role : manifest.job->roles) {
+      if (steps == nullptr && spec::EndsJob(role.name)) steps = first(role.name);
     }
   }
+  const bool asks = leader != nullptr && !observed.job.status.finished();
   const std::lock_guard lock(mutex_);
+  if (!asks && notes_.count(observed.job.uid) == 0) return;  // of most jobs there is nothing to remember
   Notes& notes = notes_[observed.job.uid];
   notes.name = {observed.job.space, observed.job.name};
-  const bool asks = leader != nullptr && manifest.job && !observed.job.status.finished();
   const std::string pod_uid = asks ? leader->uid : "";
   if (notes.pod_uid != pod_uid) {
     notes.pod_uid = pod_uid;
     notes.url = asks ? UrlOf(leader->address, HttpPort(*manifest.job)) : "";
     notes.next_poll = Steady::now() + kFirstPoll;
+    notes.silent = 0;
   }
+  const bool another = asks && steps != nullptr && steps != leader;
+  notes.steps_url = another ? UrlOf(steps->address, HttpPort(*manifest.job)) : "";
   observed.report = notes.report;
   observed.last_progress_write = notes.last_progress_write;
   observed.refused = notes.refused;
-  if (notes.look_for_name_again <= Now()) notes.name_taken.clear();
-  observed.name_taken = notes.name_taken;
+  if (notes.try_again <= Now()) notes.blocked.reset();
+  observed.blocked = notes.blocked;
 }
 
 void Controller::Poll() {
@@ -221,6 +286,7 @@ void Controller::Poll() {
     std::string uid;
     std::string pod_uid;
     std::string url;
+    std::string steps_url;
   };
   while (client_.Sleep(kPollTick)) {
     if (!acts()) continue;
@@ -230,24 +296,32 @@ void Controller::Poll() {
       const auto now = Steady::now();
       for (auto& [uid, notes] : notes_) {
         if (notes.pod_uid.empty() || notes.next_poll > now) continue;
-        notes.next_poll = now + kPollInterval;
-        targets.push_back({uid, notes.pod_uid, notes.url});
+        // One that has nothing to say yet is asked again soon: how a job begins is looked at most.
+        notes.next_poll = now + std::min(kPollInterval, kFirstPoll * (1 << std::min(notes.silent++, 4)));
+        targets.push_back({uid, notes.pod_uid, notes.url, notes.steps_url});
         if (targets.size() == kPollsPerTick) break;
       }
     }
     for (const Target& target : targets) {
-      const auto answer = http::Get(target.url, Steady::now() + kPollDeadline, kMaxReport);
-      if (!answer.ok() || answer->status != 200) continue;  // it may still start, or come back
-      std::optional<AgentReport> report = ReadAgentReport(answer->body);
+      std::optional<AgentReport> report = Ask(target.url);
       if (!report) continue;
+      if (!target.steps_url.empty()) {
+        if (std::optional<AgentReport> told = Ask(target.steps_url))
+          report->progress = std::move(told->progress);
+      }
       report->pod_uid = target.pod_uid;
       kube::ObjectName name;
       {
         const std::lock_guard lock(mutex_);
         const auto found = notes_.find(target.uid);
         if (found == notes_.end()) continue;
-        found->second.report = std::move(report);
-        name = found->second.name;
+        Notes& notes = found->second;
+        if (report->progress) {
+          notes.silent = 0;
+          notes.next_poll = Steady::now() + kPollInterval;
+        }
+        notes.report = std::move(report);
+        name = notes.name;
       }
       queue_.Add(name);
     }

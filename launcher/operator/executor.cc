@@ -7,6 +7,7 @@
 #include "common/contract/token.h"
 #include "common/log.h"
 #include "launcher/kube/time.h"
+#include "launcher/operator/gang.h"
 #include "launcher/operator/json_fields.h"
 #include "launcher/operator/names.h"
 #include "launcher/spec/fields_job.h"
@@ -42,16 +43,27 @@ Executor::Outcome Executor::Do(const Observed& observed, const Manifest& manifes
   if (const auto* service = std::get_if<CreateService>(&action)) {
     return Make(job, kube::kServices, HeadlessService(job, service->role));
   }
+  if (const auto* gang = std::get_if<CreateGang>(&action)) {
+    const kube::Resource group = GangResource(manifest.job->run_policy.gang);
+    Outcome made = Make(job, group, GangObject(job, *manifest.job, gang->attempt));
+    if (made.kind == Kind::kMissing) {
+      return {Kind::kBlocked, "the cluster has no PodGroups of " + group.api_version(), "GangUnavailable"};
+    }
+    return made;
+  }
+  if (const auto* gang = std::get_if<DeleteGang>(&action)) {
+    return DeleteOwned(job, GangResource(manifest.job->run_policy.gang), GangName(job.name, gang->attempt));
+  }
   if (const auto* create = std::get_if<CreateJob>(&action)) {
-    return Make(job, kube::kJobs, JobObject(job, *manifest.job, *create, options_));
+    return Make(job, kube::kJobs, JobObject(job, manifest, *create, options_));
   }
   if (const auto* suspend = std::get_if<SuspendJob>(&action)) {
     const Json patch = {{"metadata", {{"uid", suspend->uid}}}, {"spec", {{"suspend", suspend->suspend}}}};
     const auto answer = client_.MergePatch(kube::kJobs, {job.space, suspend->name}, patch);
     if (answer.ok()) {
       world_.Wrote(job.uid, ReadChildJob(*answer));
-    } else if (!answer.failed_with(Reason::kNotFound) && !answer.failed_with(Reason::kConflict)) {
-      return Again(answer.error());
+    } else if (!answer.failed_with(Reason::kNotFound)) {
+      return Again(answer.error());  // kConflict: it is another by now, or changed too often meanwhile
     }
     return {};
   }
@@ -69,10 +81,19 @@ Executor::Outcome Executor::Make(const ObservedJob& job, const kube::Resource& r
     if (resource == kube::kSecrets) return {};
     answer = client_.Get(resource, name);
     if (answer.ok() && OwnerUid(*answer, spec::kKind) != job.uid) {
-      return {Kind::kTaken,
-              "the " + std::string(resource.kind) + " " + name.ToString() + " is there and not of this job"};
+      return {Kind::kBlocked,
+              "the " + std::string(resource.kind) + " " + name.ToString() + " is there and not of this job",
+              "NameTaken"};
     }
   }
+  if (answer.failed_with(Reason::kForbidden)) {
+    // What else the admission plugins say of a namespace is for people: a quota, a policy.
+    const bool ends = answer.error().message.find("because it is being terminated") != std::string::npos;
+    if (ends) return {Kind::kGone, answer.error().message};
+    return {Kind::kBlocked, answer.error().message, "Forbidden"};
+  }
+  // A kind that the cluster has not, or a namespace that is gone.
+  if (answer.failed_with(Reason::kNotFound)) return {Kind::kMissing, answer.error().message};
   if (answer.failed_with(Reason::kInvalid) || answer.failed_with(Reason::kBadRequest)) {
     return {Kind::kRefused, answer.error().message};
   }
@@ -81,13 +102,20 @@ Executor::Outcome Executor::Make(const ObservedJob& job, const kube::Resource& r
   return {};
 }
 
+Executor::Outcome Executor::DeleteOwned(const ObservedJob& job, const kube::Resource& resource,
+                                        const std::string& name) {
+  const auto answer = client_.Get(resource, {job.space, name});
+  if (answer.failed_with(Reason::kNotFound)) return {};
+  if (!answer.ok()) return Again(answer.error());
+  if (OwnerUid(*answer, spec::kKind) != job.uid) return {};
+  return Delete(resource, {job.space, name}, Text((*answer)["metadata"], "uid"));
+}
+
 Executor::Outcome Executor::Delete(const kube::Resource& resource, const kube::ObjectName& name,
                                    const std::string& uid) {
   const auto answer = client_.Delete(resource, name, {.uid = uid});
-  // Gone, or another's by now.
-  if (answer.ok() || answer.failed_with(Reason::kNotFound) || answer.failed_with(Reason::kConflict))
-    return {};
-  return Again(answer.error());
+  if (answer.ok() || answer.failed_with(Reason::kNotFound)) return {};
+  return Again(answer.error());  // kConflict: another's by now, as the watch will say
 }
 
 Executor::Outcome Executor::WriteStatus(const ObservedJob& job, const JobStatus& status) {

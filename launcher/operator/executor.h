@@ -18,11 +18,14 @@ class Executor {
     enum class Kind {
       kDone,
       kAgain,    // later: the API server or the object's state was in the way
-      kTaken,    // the name belongs to somebody else's object
+      kBlocked,  // until somebody changes something; `message` and `reason` are of a Blocked
+      kGone,     // the namespace is being deleted, and the job with it
+      kMissing,  // there is no such kind of object in the cluster, or no such namespace
       kRefused,  // what we would make is invalid
     };
     Kind kind = Kind::kDone;
     std::string message;
+    std::string reason = {};  // of kBlocked
   };
 
   // Both outlive this.
@@ -37,6 +40,8 @@ class Executor {
 
  private:
   Outcome Make(const ObservedJob& job, const kube::Resource& resource, const kube::Json& object);
+  // Of this job only; one that is not there is no failure.
+  Outcome DeleteOwned(const ObservedJob& job, const kube::Resource& resource, const std::string& name);
   Outcome Delete(const kube::Resource& resource, const kube::ObjectName& name, const std::string& uid);
 
   kube::Client& client_;

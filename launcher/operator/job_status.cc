@@ -58,8 +58,10 @@ Json ProgressJson(const JobProgress& progress) {
 }
 
 LastFailure ReadFailure(const Json& json) {
-  LastFailure failure{
-      .replica = Count(json, "replica"), .reason = Text(json, "reason"), .message = Text(json, "message")};
+  LastFailure failure{.replica = Count(json, "replica"),
+                      .role = Text(json, "role"),
+                      .reason = Text(json, "reason"),
+                      .message = Text(json, "message")};
   if (json.contains("process")) failure.process = Count(json, "process");
   if (json.contains("exitCode")) failure.exit_code = Count(json, "exitCode");
   return failure;
@@ -67,6 +69,7 @@ LastFailure ReadFailure(const Json& json) {
 
 Json FailureJson(const LastFailure& failure) {
   Json json = {{"replica", failure.replica}, {"reason", failure.reason}, {"message", failure.message}};
+  if (!failure.role.empty()) json["role"] = failure.role;
   if (failure.process) json["process"] = *failure.process;
   if (failure.exit_code) json["exitCode"] = *failure.exit_code;
   return json;
@@ -176,7 +179,7 @@ Json StatusPatch(const JobStatus& status) {
     fill(patch["progress"],
          {"totalSteps", "percentage", "estimatedRemainingSeconds", "samplesPerSecond", "loss"});
   }
-  if (patch["lastFailure"].is_object()) fill(patch["lastFailure"], {"process", "exitCode"});
+  if (patch["lastFailure"].is_object()) fill(patch["lastFailure"], {"role", "process", "exitCode"});
   return patch;
 }
 

@@ -55,6 +55,7 @@ struct JobProgress {
 
 struct LastFailure {
   int replica = 0;
+  std::string role = {};  // empty: the job has but one
   std::optional<int> process;
   std::optional<int> exit_code;
   std::string reason;

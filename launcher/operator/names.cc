@@ -10,17 +10,25 @@ std::string ServiceName(std::string_view job, std::string_view role) {
   return std::string(job) + "-" + std::string(role);
 }
 
+std::string GangName(std::string_view job, int attempt) {
+  return std::string(job) + "-" + std::to_string(attempt);
+}
+
 std::string TokenSecretName(std::string_view job, std::string_view uid) {
   return std::string(job) + "-token-" + std::string(uid);
+}
+
+std::string PodDomain(std::string_view service, std::string_view space, std::string_view cluster_domain) {
+  std::string domain(service);
+  domain += ".";
+  domain.append(space) += ".svc.";
+  return domain.append(cluster_domain);
 }
 
 std::string PodHost(std::string_view child_job, int index, std::string_view service, std::string_view space,
                     std::string_view cluster_domain) {
   std::string host(child_job);
-  host += "-" + std::to_string(index) + ".";
-  host.append(service) += ".";
-  host.append(space) += ".svc.";
-  host.append(cluster_domain) += ".";
+  host += "-" + std::to_string(index) + "." + PodDomain(service, space, cluster_domain) + ".";
   return host;
 }
 

@@ -50,6 +50,7 @@ void ReadContainer(const Json& container, ChildPod& pod) {
   const Json& terminated = Child(Child(container, "state"), "terminated");
   if (!terminated.is_object()) return;
   pod.exit_code = static_cast<int>(Integer(terminated, "exitCode"));
+  pod.ended_at = ReadTime(terminated, "finishedAt");
   pod.exit_reason = Text(terminated, "reason");
   pod.exit_message = Text(terminated, "message");
 }
@@ -87,6 +88,7 @@ ChildJob ReadChildJob(const Json& object) {
                .role = Text(Labels(object), kRoleLabel),
                .attempt = Number(Text(Labels(object), kAttemptLabel)),
                .restarts_before = Number(Text(Child(meta, "annotations"), kRestartsAnnotation)),
+               .pods = Text(Child(meta, "annotations"), kPodsAnnotation),
                .deleting = Child(meta, "deletionTimestamp").is_string(),
                .suspended = Flag(Child(object, "spec"), "suspend"),
                .created = ReadTime(meta, "creationTimestamp").value_or(Time()),
@@ -105,6 +107,7 @@ ChildPod ReadChildPod(const Json& object) {
   ChildPod pod{.name = Text(meta, "name"),
                .uid = Text(meta, "uid"),
                .job_uid = OwnerUid(object, "Job"),
+               .role = Text(Labels(object), kRoleLabel),
                .attempt = Number(Text(Labels(object), kAttemptLabel)),
                .index = Number(Text(Labels(object), kPodIndexLabel)),
                .delete_by = ReadTime(meta, "deletionTimestamp"),

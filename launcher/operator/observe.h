@@ -32,6 +32,7 @@ struct ChildJob {
   std::string role;
   int attempt = 0;
   int restarts_before = 0;  // kRestartsAnnotation
+  std::string pods;         // kPodsAnnotation
   bool deleting = false;
   bool suspended = false;
   Time created{};
@@ -47,6 +48,7 @@ struct ChildJob {
   std::string failure_message;
 
   bool over() const { return complete || failing; }
+  bool operator==(const ChildJob&) const = default;
 };
 
 enum class PodPhase { kPending, kRunning, kSucceeded, kFailed };
@@ -55,8 +57,9 @@ struct ChildPod {
   std::string name;
   std::string uid;
   std::string job_uid;  // of the batch/v1 Job
+  std::string role;
   int attempt = 0;
-  int index = 0;
+  int index = 0;  // within the role
   PodPhase phase = PodPhase::kPending;
   bool scheduled = false;
   std::string unschedulable;      // why not, in the scheduler's words
@@ -66,15 +69,19 @@ struct ChildPod {
   std::string waiting;            // why the container does not start ("ImagePullBackOff"); empty: it does
   std::string waiting_message;
   std::optional<int> exit_code;  // of the container
+  std::optional<Time> ended_at;  // of the container
   std::string exit_reason;       // "OOMKilled", "Error"
   std::string exit_message;      // what the agent left behind, see ReadVerdict
 
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
+  bool operator==(const ChildPod&) const = default;
 };
 
 struct ChildService {
   std::string name;
   std::string uid;
+
+  bool operator==(const ChildService&) const = default;
 };
 
 // What replica 0's agent says of itself (/status).
@@ -95,14 +102,19 @@ struct Verdict {
   std::optional<int> process;
 };
 
+// Why what the job needs cannot be made now; it may be later.
+struct Blocked {
+  std::string reason;   // "NameTaken": by somebody else's object; "GangUnavailable", "Forbidden"
+  std::string message;  // for people
+};
+
 struct Observed {
   ObservedJob job;
   std::vector<ChildJob> jobs;  // all that the job's uid owns, of any attempt
   std::vector<ChildService> services;
   std::vector<ChildPod> pods;
   std::optional<AgentReport> report;
-  // An object of a name that we need belongs to somebody else; for people. Empty: none.
-  std::string name_taken;
+  std::optional<Blocked> blocked;
   // The API server refuses what we would make, and always will; for people. Empty: it does not.
   std::string refused;
   std::optional<Time> last_progress_write;  // by this operator

@@ -11,6 +11,9 @@ namespace lockstep::op {
 
 using std::chrono::seconds;
 
+// After replica 0 has ended well, for the others to.
+constexpr seconds kStragglers{10};
+
 const ChildJob* Planner::ChildOf(const std::string& role) const {
   for (const ChildJob& child : observed_.jobs) {
     if (child.role == role && current(child)) return &child;
@@ -33,6 +36,39 @@ std::vector<const ChildPod*> Planner::CurrentPods() const {
   return pods;
 }
 
+std::set<int> Planner::Replicas(const std::function<bool(const ChildPod&)>& in) const {
+  std::set<int> replicas;
+  for (const ChildPod* pod : CurrentPods()) {
+    if (!pod->delete_by && in(*pod)) replicas.insert(ReplicaOf(*pod));
+  }
+  return replicas;
+}
+
+std::set<int> Planner::Running() const {
+  return Replicas([](const ChildPod& pod) {
+    return pod.phase == PodPhase::kRunning || pod.phase == PodPhase::kSucceeded;
+  });
+}
+
+bool Planner::Enough(const std::set<int>& replicas) const {
+  const int count = static_cast<int>(replicas.size());
+  if (count >= next_.replicas.desired) return true;
+  return (count >= NeededReplicas(job()) || GoesOnAlone()) && replicas.contains(0);
+}
+
+bool Planner::GoesOnAlone() const {
+  const bool ran = old_.phase == Phase::kRunning || old_.phase == Phase::kRestarting;
+  return ran && BeganThisAttempt() && spec::RestartsAlone(job());
+}
+
+bool Planner::WorkersComplete() const {
+  return std::all_of(job().roles.begin(), job().roles.end(), [this](const spec::Role& role) {
+    if (!spec::EndsJob(role.name)) return true;
+    const ChildJob* child = ChildOf(role.name);
+    return child != nullptr && child->complete;
+  });
+}
+
 std::optional<Time> Planner::OldPodsUntil() const {
   std::optional<Time> until;
   for (const ChildPod& pod : observed_.pods) {
@@ -48,7 +84,8 @@ std::optional<Time> Planner::OldPodsUntil() const {
 bool Planner::BeganThisAttempt() const {
   const Condition* scheduled = old_.Find(kScheduled);
   if (scheduled == nullptr) return false;
-  for (const char* reason : {"NewAttempt", "ScheduleTimeout", "NameTaken", "SuspendedBySpec"}) {
+  for (const char* reason :
+       {"NewAttempt", "ScheduleTimeout", "SuspendedBySpec", "NameTaken", "GangUnavailable", "Forbidden"}) {
     if (scheduled->reason == reason) return false;
   }
   return true;
@@ -107,7 +144,7 @@ void Planner::DropChildren(const std::function<bool(const ChildJob&)>& which) {
 
 Plan Planner::Done() {
   bool changed = next_ != old_;
-  if (changed && progress_only_ && observed_.last_progress_write) {
+  if (changed && plan_.progress_only && observed_.last_progress_write) {
     const Time allowed = *observed_.last_progress_write + settings_.progress_interval;
     if (allowed > now_) {
       changed = false;
@@ -121,7 +158,10 @@ Plan Planner::Done() {
 Plan Planner::Make() {
   if (observed_.job.deleting) return {};  // the garbage collector takes the children along
   if (CleanUpFinished()) return Done();
-  if (Refuse() || Deadline() || Suspend() || ChildrenGone() || Ended() || LostPods() || ScheduleTimeout()) {
+  if (Refuse()) return Done();
+  next_.replicas.desired = spec::ReplicasOf(job());
+  if (Deadline() || Suspend() || SpecChanged() || ChildrenGone() || Ended() || EndedWithFewer() ||
+      LostPods() || ScheduleTimeout()) {
     return Done();
   }
   DropChildren([this](const ChildJob& child) { return child.attempt != next_.attempt; });
@@ -157,6 +197,13 @@ bool Planner::CleanUpFinished() {
 
 bool Planner::Refuse() {
   if (manifest_.job) return false;
+  if (old_.Is(kSuspended)) {
+    // A slip of the pen while the job is held back; it can be mended.
+    const Condition* told = old_.Find(kSuspended);
+    if (told->reason != manifest_.reason) Tell(true, manifest_.reason, manifest_.invalid);
+    next_.Set(kSuspended, true, manifest_.reason, manifest_.invalid, now_);
+    return true;
+  }
   FinishJob(false, manifest_.reason, manifest_.invalid);
   return true;
 }
@@ -169,8 +216,7 @@ bool Planner::Deadline() {
     LookAt(due);
     return false;
   }
-  const ChildJob* child = AnyChild();
-  if (child != nullptr && child->complete) return false;
+  if (WorkersComplete()) return false;
   FinishJob(false, "DeadlineExceeded",
             "runPolicy.activeDeadlineSeconds (" + std::to_string(deadline->count()) + ") are over");
   return true;
@@ -194,8 +240,7 @@ bool Planner::Suspend() {
   if (!old_.Is(kSuspended)) Tell(false, "Suspended", "spec.suspend is set; the pods are given up");
   next_.phase = Phase::kSuspended;
   next_.start_time.reset();
-  next_.replicas = {};
-  for (const spec::Role& role : job().roles) next_.replicas.desired += role.replicas;
+  next_.replicas = {.desired = next_.replicas.desired};
   next_.Set(kSuspended, true, "SuspendedBySpec", "spec.suspend is set", now_);
   if (next_.Find(kRunning) != nullptr)
     next_.Set(kRunning, false, "SuspendedBySpec", "spec.suspend is set", now_);
@@ -203,6 +248,29 @@ bool Planner::Suspend() {
     next_.Set(kScheduled, false, "SuspendedBySpec", "spec.suspend is set", now_);
   }
   if (next_.Is(kRestarting)) next_.Set(kRestarting, false, "SuspendedBySpec", "", now_);
+  return true;
+}
+
+// While the job was suspended: its pods would be others now, and a Job's pods cannot be changed.
+bool Planner::SpecChanged() {
+  const auto table = [](const std::string& pods) { return pods.substr(0, pods.find('-')); };
+  bool changed = false;
+  for (const ChildJob& child : observed_.jobs) {
+    if (!current(child) || child.over() || child.pods.empty() || child.pods == manifest_.pods) continue;
+    // Of another version's table nothing is known; new pods do no harm where there are none.
+    changed = changed || table(child.pods) == table(manifest_.pods) || (child.suspended && !queued());
+  }
+  if (!changed) return false;
+  const std::string message = "the pods are made anew, as the spec now says";
+  next_.attempt += 1;
+  next_.phase = Phase::kPending;
+  next_.start_time.reset();
+  next_.replicas = {.desired = next_.replicas.desired};
+  next_.Set(kScheduled, false, "NewAttempt", message, now_);
+  if (next_.Find(kRunning) != nullptr) next_.Set(kRunning, false, "SpecChanged", message, now_);
+  if (next_.Is(kRestarting)) next_.Set(kRestarting, false, "SpecChanged", "", now_);
+  if (next_.Is(kSuspended)) next_.Set(kSuspended, false, "Resumed", "", now_);
+  Tell(false, "SpecChanged", message);
   return true;
 }
 
@@ -217,21 +285,6 @@ bool Planner::ChildrenGone() {
     return true;
   }
   return false;
-}
-
-void Planner::TakeFailure(const ChildPod& pod) {
-  LastFailure failure{.replica = pod.index, .exit_code = pod.exit_code, .reason = pod.exit_reason};
-  if (const auto verdict = ReadVerdict(pod.exit_message)) {
-    failure = {.replica = verdict->replica,
-               .process = verdict->process,
-               .exit_code = verdict->exit_code,
-               .reason = verdict->reason,
-               .message = verdict->message};
-  } else {
-    failure.message = "the pod " + pod.name + " failed";
-    if (!pod.exit_reason.empty()) failure.message += ": " + pod.exit_reason;
-  }
-  next_.last_failure = std::move(failure);
 }
 
 bool Planner::Ended() {
@@ -263,10 +316,48 @@ bool Planner::Ended() {
     FinishJob(false, decided ? "JobFailed" : child->failure_reason, why);
     return true;
   }
-  if (complete < static_cast<int>(job().roles.size())) return false;
+  if (!WorkersComplete()) return false;
+  if (complete < static_cast<int>(job().roles.size())) {
+    // Their agents end them, and then themselves.
+    std::optional<Time> last;
+    for (const ChildPod* pod : CurrentPods()) {
+      if (spec::EndsJob(pod->role) && pod->ended_at)
+        last = std::max(last.value_or(*pod->ended_at), *pod->ended_at);
+    }
+    if (last && *last + kStragglers > now_) {
+      LookAt(*last + kStragglers);
+      return true;
+    }
+  }
   CountPods();
   TakeProgress();
   FinishJob(true, "JobSucceeded", "all replicas have ended well");
+  return true;
+}
+
+// The Job waits for every index; the job's own end is that of the replicas it went on with.
+bool Planner::EndedWithFewer() {
+  if (!elastic() || AnyChild() == nullptr) return false;
+  const std::set<int> done = Replicas([](const ChildPod& pod) { return pod.phase == PodPhase::kSucceeded; });
+  if (!Enough(done)) return false;
+  // All who are in the job end with replica 0; who came too late for it would wait for it long.
+  bool some_run = false;
+  std::optional<Time> over;
+  for (const ChildPod* pod : CurrentPods()) {
+    some_run = some_run || (pod->phase == PodPhase::kRunning && !pod->delete_by);
+    if (ReplicaOf(*pod) == 0 && pod->phase == PodPhase::kSucceeded && pod->ended_at) {
+      over = *pod->ended_at + kStragglers;
+    }
+  }
+  if (some_run && (!over || *over > now_)) {
+    if (over) LookAt(*over);
+    return false;
+  }
+  CountPods();
+  TakeProgress();
+  FinishJob(true, "JobSucceeded",
+            std::to_string(done.size()) + " of " + std::to_string(next_.replicas.desired) +
+                " replicas have ended well");
   return true;
 }
 
@@ -274,9 +365,13 @@ bool Planner::Ended() {
 bool Planner::LostPods() {
   std::string reason;
   std::string message;
+  bool counts = true;
+  // The others go on, and grow again when it comes back.
+  if (elastic() && Enough(Running())) return false;
   for (const spec::Role& role : job().roles) {
     const ChildJob* child = ChildOf(role.name);
-    if (child == nullptr || child->suspended) continue;
+    // Started again alone, each is its Job's to replace.
+    if (child == nullptr || child->suspended || GoesOnAlone()) continue;
     if (child->failed >= settings_.losses_per_attempt) {
       reason = "PodsLost";
       message = std::to_string(child->failed) + " pods of " + child->name + " were lost";
@@ -290,13 +385,18 @@ bool Planner::LostPods() {
     } else if (reason.empty()) {
       reason = "PodStuck";
       message = "the pod " + pod->name + " does not end; its node may be lost";
+      counts = !pod->disrupted;  // a node that is lost is no failure of the job's
     }
   }
-  if (reason.empty() || !MayRestart()) return false;
+  if (reason.empty()) return false;
   for (const ChildPod* pod : CurrentPods()) {
     if (pod->phase == PodPhase::kFailed && !pod->disrupted) TakeFailure(*pod);
   }
-  NewAttempt(true, reason, message);
+  if (counts && !MayRestart()) {
+    FinishJob(false, reason, message + "; no restart is left");
+  } else {
+    NewAttempt(counts, reason, message);
+  }
   return true;
 }
 
@@ -315,6 +415,7 @@ bool Planner::ScheduleTimeout() {
     if (!pod->unschedulable.empty()) why = pod->unschedulable;
   }
   if (waiting == 0 || scheduled == 0) return false;
+  if (Enough(Replicas([](const ChildPod& pod) { return pod.scheduled; }))) return false;
   // Since when: a job that ran and lost a node has the timeout from then on.
   Time since = child->started.value_or(child->created);
   if (const Condition* condition = old_.Find(kScheduled); condition != nullptr && !condition->status) {
@@ -335,17 +436,12 @@ bool Planner::ScheduleTimeout() {
 
 // True when there is nothing to report yet.
 bool Planner::StartAttempt() {
-  int replicas = 0;
+  const int replicas = next_.replicas.desired;
   bool missing = false;
-  for (const spec::Role& role : job().roles) {
-    replicas += role.replicas;
-    missing = missing || ChildOf(role.name) == nullptr;
-  }
-  next_.replicas.desired = replicas;
+  for (const spec::Role& role : job().roles) missing = missing || ChildOf(role.name) == nullptr;
   if (!missing) return false;
 
   if (!next_.phase || next_.phase == Phase::kSuspended) {
-    if (!next_.phase) Tell(false, "Accepted", "the job is made of " + std::to_string(replicas) + " replicas");
     next_.phase = Phase::kPending;
     if (next_.Is(kSuspended)) next_.Set(kSuspended, false, "Resumed", "", now_);
   }
@@ -353,10 +449,10 @@ bool Planner::StartAttempt() {
     FinishJob(false, "InvalidTemplate", observed_.refused);
     return true;
   }
-  if (!observed_.name_taken.empty()) {
+  if (const auto& blocked = observed_.blocked) {
     const Condition* told = old_.Find(kScheduled);
-    if (told == nullptr || told->reason != "NameTaken") Tell(true, "NameTaken", observed_.name_taken);
-    next_.Set(kScheduled, false, "NameTaken", observed_.name_taken, now_);
+    if (told == nullptr || told->reason != blocked->reason) Tell(true, blocked->reason, blocked->message);
+    next_.Set(kScheduled, false, blocked->reason, blocked->message, now_);
     LookAt(now_ + seconds(30));
     return true;
   }
@@ -375,6 +471,10 @@ bool Planner::StartAttempt() {
     }
   }
   if (replicas > 1) plan_.actions.push_back(CreateSecret{});
+  if (HasGang(job())) {
+    if (next_.attempt > 0) plan_.actions.push_back(DeleteGang{next_.attempt - 1});
+    plan_.actions.push_back(CreateGang{next_.attempt});
+  }
   for (const spec::Role& role : job().roles) {
     if (ChildOf(role.name) != nullptr) continue;
     const auto service = [&](const ChildService& each) {

@@ -37,6 +37,15 @@ struct CreateService {
   std::string role;
   bool operator==(const CreateService&) const = default;
 };
+// The group of an attempt's pods (gang.h), and the end of an earlier one.
+struct CreateGang {
+  int attempt = 0;
+  bool operator==(const CreateGang&) const = default;
+};
+struct DeleteGang {
+  int attempt = 0;
+  bool operator==(const DeleteGang&) const = default;
+};
 struct CreateJob {
   std::string role;
   int attempt = 0;
@@ -59,7 +68,8 @@ struct DeleteJob {
 struct DeleteTrainingJob {
   bool operator==(const DeleteTrainingJob&) const = default;
 };
-using Action = std::variant<CreateSecret, CreateService, CreateJob, SuspendJob, DeleteJob, DeleteTrainingJob>;
+using Action = std::variant<CreateSecret, CreateService, CreateGang, DeleteGang, CreateJob, SuspendJob,
+                            DeleteJob, DeleteTrainingJob>;
 
 struct PlannedEvent {
   bool warning = false;
@@ -71,6 +81,7 @@ struct PlannedEvent {
 struct Plan {
   std::vector<Action> actions;
   std::optional<JobStatus> status;   // to be written, after the actions; empty: it is right as it is
+  bool progress_only = false;        // the status differs in what the agents report alone, and can wait
   std::vector<PlannedEvent> events;  // to be told once the status is written
   // Look again then, whatever happens until then; empty: when something changes.
   std::optional<std::chrono::seconds> look_again;
@@ -82,6 +93,9 @@ struct Manifest {
   std::optional<spec::TrainingJob> job;
   std::string reason;   // "InvalidSpec", "InvalidTemplate", "Unsupported"
   std::string invalid;  // for people
+  // What the pods of the job are made of: "TABLE-FINGERPRINT", the first of this version's table of fields.
+  // Of two with the same first part, a different second part says that the pods would be others.
+  std::string pods = {};
 };
 
 Plan MakePlan(const Observed& observed, const Manifest& manifest, const Settings& settings, Time now);

@@ -8,8 +8,8 @@ namespace lockstep::op {
 
 void Planner::CountPods() {
   ReplicaCounts counts;
+  counts.desired = next_.replicas.desired;
   for (const spec::Role& role : job().roles) {
-    counts.desired += role.replicas;
     if (const ChildJob* child = ChildOf(role.name)) {
       counts.active += child->active;
       counts.ready += child->ready;
@@ -32,20 +32,44 @@ void Planner::TakeProgress() {
   if (report.last_failure) next_.last_failure = report.last_failure;
 }
 
-Phase Planner::PhaseOfPods() {
-  int running = 0;
-  int scheduled = 0;
-  for (const ChildPod* pod : CurrentPods()) {
-    if (pod->delete_by || pod->phase == PodPhase::kFailed) continue;
-    running += pod->phase == PodPhase::kRunning || pod->phase == PodPhase::kSucceeded ? 1 : 0;
-    scheduled += pod->scheduled || pod->phase == PodPhase::kSucceeded ? 1 : 0;
+void Planner::TakeFailure(const ChildPod& pod) {
+  LastFailure failure{.replica = ReplicaOf(pod), .exit_code = pod.exit_code, .reason = pod.exit_reason};
+  if (const auto verdict = ReadVerdict(pod.exit_message)) {
+    failure = {.replica = verdict->replica,
+               .process = verdict->process,
+               .exit_code = verdict->exit_code,
+               .reason = verdict->reason,
+               .message = verdict->message};
+  } else {
+    failure.message = "the pod " + pod.name + " failed";
+    if (!pod.exit_reason.empty()) failure.message += ": " + pod.exit_reason;
   }
+  if (job().roles.size() > 1) {
+    const auto seat = spec::SeatOf(job(), failure.replica);
+    if (static_cast<size_t>(seat.role) < job().roles.size()) {
+      failure.role = job().roles[static_cast<size_t>(seat.role)].name;
+    }
+  }
+  next_.last_failure = std::move(failure);
+}
+
+std::set<int> Planner::Placed() const {
+  return Replicas([](const ChildPod& pod) {
+    return pod.phase == PodPhase::kSucceeded || (pod.scheduled && pod.phase != PodPhase::kFailed);
+  });
+}
+
+Phase Planner::PhaseOfPods() {
+  const std::set<int> running = Running();
   const bool ran = old_.phase == Phase::kRunning || old_.phase == Phase::kRestarting;
-  if (running >= next_.replicas.desired) {
+  // Whether a job that begins waits for all is for its agents to say.
+  const bool all = static_cast<int>(running.size()) >= next_.replicas.desired;
+  const bool goes_on = Enough(running) && (ran || (observed_.report && observed_.report->progress));
+  if (all || goes_on) {
     return observed_.report && observed_.report->restarting ? Phase::kRestarting : Phase::kRunning;
   }
   if (ran) return Phase::kRestarting;
-  return scheduled >= next_.replicas.desired ? Phase::kScheduled : Phase::kPending;
+  return Enough(Placed()) ? Phase::kScheduled : Phase::kPending;
 }
 
 void Planner::Conditions(Phase phase) {
@@ -53,31 +77,37 @@ void Planner::Conditions(Phase phase) {
     Tell(false, "Resumed", "the job goes on");
     next_.Set(kSuspended, false, "Resumed", "", now_);
   }
-  std::set<int> placed;
   std::string why;
   std::string reason = "PodsPending";
   for (const ChildPod* pod : CurrentPods()) {
     if (pod->delete_by || pod->phase == PodPhase::kFailed) continue;
-    if (pod->scheduled || pod->ended()) placed.insert(pod->index);
     if (!pod->unschedulable.empty()) reason = "Unschedulable", why = pod->unschedulable;
   }
-  const int desired = next_.replicas.desired;
-  if (static_cast<int>(placed.size()) >= desired) {
+  const std::set<int> placed = Placed();
+  const std::string desired = std::to_string(next_.replicas.desired);
+  if (static_cast<int>(placed.size()) >= next_.replicas.desired) {
     next_.Set(kScheduled, true, "PodsScheduled", "every pod has a node", now_);
   } else {
-    next_.Set(kScheduled, false, reason,
-              std::to_string(placed.size()) + " of " + std::to_string(desired) + " pods have a node" +
+    const bool enough = Enough(placed);
+    next_.Set(kScheduled, enough, enough ? "FewerReplicas" : reason,
+              std::to_string(placed.size()) + " of " + desired + " pods have a node" +
                   (why.empty() ? "" : ": " + why),
               now_);
   }
   if (phase == Phase::kRunning) {
+    const size_t running = Running().size();
+    const bool all = static_cast<int>(running) >= next_.replicas.desired;
+    const std::string message =
+        all ? "all replicas run" : std::to_string(running) + " of " + desired + " replicas run";
+    const Condition* before = old_.Find(kRunning);
     if (!old_.Is(kRunning)) {
-      const Condition* before = old_.Find(kRunning);
       const bool first =
           before == nullptr || before->reason == "PodsStarting" || before->reason == "PodsWaiting";
-      Tell(false, first ? "Started" : "Recovered", "all replicas run");
+      Tell(false, first ? "Started" : "Recovered", message);
+    } else if (before->message != message) {
+      Tell(!all, all ? "Grown" : "Shrunk", message);
     }
-    next_.Set(kRunning, true, "PodsRunning", "all replicas run", now_);
+    next_.Set(kRunning, true, all ? "PodsRunning" : "FewerReplicas", message, now_);
     if (next_.Is(kRestarting)) next_.Set(kRestarting, false, "Recovered", "", now_);
     return;
   }
@@ -131,7 +161,7 @@ void Planner::Report() {
   JobStatus without_report = next_;
   TakeProgress();
   without_report.observed_generation = next_.observed_generation;
-  progress_only_ = without_report == old_ && next_ != old_;
+  plan_.progress_only = without_report == old_ && next_ != old_;
 }
 
 }  // namespace lockstep::op

@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "launcher/operator/gang.h"
 #include "launcher/operator/planner.h"
+#include "launcher/spec/roles.h"
 
 // For planner.cc and planner_report.cc only.
 namespace lockstep::op {
@@ -32,9 +35,11 @@ class Planner {
   bool Refuse();
   bool Deadline();
   bool Suspend();
+  bool SpecChanged();
   bool StartAttempt();
   bool ChildrenGone();
   bool Ended();
+  bool EndedWithFewer();
   bool LostPods();
   bool ScheduleTimeout();
   void Report();
@@ -58,9 +63,22 @@ class Planner {
   const spec::TrainingJob& job() const { return *manifest_.job; }
   bool queued() const { return !observed_.job.queue.empty(); }
   bool current(const ChildJob& child) const { return child.attempt == next_.attempt && !child.deleting; }
+  // Of all roles, in the order of replicas.
+  int ReplicaOf(const ChildPod& pod) const { return spec::FirstReplicaOf(job(), pod.role) + pod.index; }
+  // The job is about these; the others end with them.
+  bool WorkersComplete() const;
+  // It has run, and goes on whoever is lost but replica 0 (spec/roles.h, RestartsAlone).
+  bool GoesOnAlone() const;
   const ChildJob* ChildOf(const std::string& role) const;
   const ChildJob* AnyChild() const;
   std::vector<const ChildPod*> CurrentPods() const;
+  // The replicas whose pods of this attempt are there to stay and are `in`.
+  std::set<int> Replicas(const std::function<bool(const ChildPod&)>& in) const;
+  std::set<int> Running() const;
+  std::set<int> Placed() const;
+  bool elastic() const { return NeededReplicas(job()) < next_.replicas.desired; }
+  // For the job to go on. Replica 0, which has the store, is always waited for.
+  bool Enough(const std::set<int>& indices) const;
   // The pods of an attempt that is over are still there, and may be for a while.
   std::optional<Time> OldPodsUntil() const;
   bool BeganThisAttempt() const;
@@ -71,7 +89,6 @@ class Planner {
   const Time now_;
   const JobStatus& old_;
   JobStatus next_;
-  bool progress_only_ = false;
   Plan plan_;
 };
 

@@ -1,5 +1,7 @@
 #include "launcher/operator/world.h"
 
+#include <malloc.h>
+
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -110,8 +112,9 @@ class World::ChildSink : public kube::FollowSink {
     if (seen_) seen_->insert({owner, child.uid});
     {
       const std::lock_guard lock(world_.mutex_);
-      std::string name = child.name;
-      (world_.owned_[owner].*member_)[std::move(name)] = std::move(child);
+      T& held = (world_.owned_[owner].*member_)[child.name];
+      if (held == child) return;
+      held = std::move(child);
     }
     world_.Changed(owner);
   }
@@ -182,6 +185,7 @@ void World::Changed(const std::string& job_uid) {
 }
 
 void World::Listed(int kind) {
+  ::malloc_trim(0);  // all that was kept of the list is a small part of what it was read with
   std::vector<kube::ObjectName> all;
   {
     const std::lock_guard lock(mutex_);
@@ -218,7 +222,7 @@ void World::Wrote(ObservedJob job) {
     const std::lock_guard lock(mutex_);
     ObservedJob& held = jobs_[name];
     // What a write was answered with may be ahead of the watch; versions of one object are ordered numbers.
-    if (held.uid == job.uid && Version(job) < Version(held)) return;
+    if (held.uid == job.uid && Version(job) <= Version(held)) return;
     if (!held.uid.empty() && held.uid != job.uid) names_.erase(held.uid);
     names_[job.uid] = name;
     held = std::move(job);
@@ -229,8 +233,9 @@ void World::Wrote(ObservedJob job) {
 void World::Wrote(const std::string& job_uid, ChildJob child) {
   {
     const std::lock_guard lock(mutex_);
-    std::string name = child.name;
-    owned_[job_uid].jobs[std::move(name)] = std::move(child);
+    ChildJob& held = owned_[job_uid].jobs[child.name];
+    if (held == child) return;
+    held = std::move(child);
   }
   Changed(job_uid);
 }
@@ -246,6 +251,14 @@ std::map<std::string, int> World::JobsByPhase() const {
     counts[std::string(PhaseName(job.status.phase.value_or(Phase::kPending)))] += 1;
   }
   return counts;
+}
+
+JobList World::Find(const JobQuery& query) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<const ObservedJob*> all;
+  all.reserve(jobs_.size());
+  for (const auto& [name, job] : jobs_) all.push_back(&job);
+  return FindJobs(all, query);
 }
 
 }  // namespace lockstep::op

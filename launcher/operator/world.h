@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/kube/follow.h"
+#include "launcher/operator/job_list.h"
 #include "launcher/operator/observe.h"
 
 namespace lockstep::op {
@@ -38,6 +39,7 @@ class World {
   void Wrote(const std::string& job_uid, ChildJob child);
 
   std::map<std::string, int> JobsByPhase() const;
+  JobList Find(const JobQuery& query) const;
 
  private:
   template <class T>

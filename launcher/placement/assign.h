@@ -33,6 +33,7 @@ struct DeviceRequest {
   Environment inherited = {};    // of the launcher
   std::string cuda_plugin = {};  // path of the trainer's liblockstep-cuda.so; empty: not installed
   bool mps_control = false;      // nvidia-cuda-mps-control can be started
+  bool tpus = false;             // the role's TPUs are here: the pod was given them
   std::map<int, std::string> left_out = {};  // GPUs by index that failed while the job ran, and why
 };
 
@@ -47,8 +48,8 @@ struct MemoryShare {
 // What one process gets of its machine.
 struct ProcessDevices {
   int local_rank = 0;
-  spec::DeviceType type = spec::DeviceType::kCpu;  // kCpu or kGpu
-  // Its own: "CPU:0", or GPU and MIG UUIDs ("GPU:0" where the UUID is not known).
+  spec::DeviceType type = spec::DeviceType::kCpu;  // kCpu, kGpu or kTpu
+  // Its own: "CPU:0", "TPU:0", or GPU and MIG UUIDs ("GPU:0" where the UUID is not known).
   std::vector<std::string> devices = {};
   std::vector<std::string> visible = {};  // for CUDA_VISIBLE_DEVICES; more than `devices` with PerReplica
   bool shared = false;                    // another process of this assignment is on the same physical GPU
@@ -74,13 +75,22 @@ struct DeviceAssignment {
 // The manifest as this machine carries it out: what `assignment` decided otherwise is changed in it.
 spec::TrainingJob Resolved(const spec::TrainingJob& job, const DeviceAssignment& assignment);
 
-// Whether the role could use a GPU: false means that Discover need not ask for them.
+// Whether the role, or where it is empty any, could use a GPU: false means that Discover need not ask for
+// them.
 bool NeedsGpus(const spec::TrainingJob& job, const std::string& role);
 
 // The processes of one replica of `request.role` on this machine.
 Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const DeviceRequest& request);
 
-// One launcher of a generation and the processes it runs.
+// All roles with all their replicas on this machine, in the manifest's order; local ranks count over them.
+// With several roles nobody is bound to CPUs, and the cores are counted evenly. `request.role` is not looked
+// at.
+Result<std::vector<DeviceAssignment>> AssignRoles(const spec::TrainingJob& job, const DeviceRequest& request);
+
+// The processes of all of them in one, by local rank, for whoever looks at this machine's devices alone.
+DeviceAssignment Gathered(const std::vector<DeviceAssignment>& assignments);
+
+// One launcher of a generation and the processes it runs; of a job that one machine runs, one role.
 struct ReplicaFacts {
   std::string role = "worker";
   int index = 0;  // within the role
@@ -94,8 +104,9 @@ struct GenerationFacts {
   int64_t generation = 0;
   std::string run;  // names this run of the job in all its generations
   std::vector<ReplicaFacts> replicas =
-      {};           // in order of rank: the first one's ranks come before the second's
-  size_t self = 0;  // which of them this launcher is
+      {};               // in order of rank: the first one's ranks come before the second's
+  size_t self = 0;      // which of them this launcher is, or the first where it has several roles
+  int incarnation = 0;  // of this launcher's processes
   std::string master_address = {};
   int master_port = 0;
   std::string store_address = {};         // HOST:PORT; empty: no store
@@ -117,6 +128,8 @@ struct ProcessPlan {
   int rank = 0;
   int local_rank = 0;
   std::string role = {};
+  int role_rank = 0;         // among the processes of its role
+  bool own_trainer = false;  // it runs the trainer, and no program
   ProcessDevices devices = {};
   std::vector<std::string> command = {};  // argv; argv[0] is searched in PATH when it has no slash
   Variables environment = {};             // the whole of it
@@ -136,12 +149,15 @@ struct Plan {
   std::vector<std::string> notices = {};  // the assignment's and those of the environment
 };
 
-// `assignment` as AssignDevices made it; its processes must be as many as `facts` says of this launcher.
-Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const DeviceAssignment& assignment,
+// One assignment as AssignDevices made it, or all of AssignRoles; their processes must be as many as `facts`
+// says of this launcher.
+Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<DeviceAssignment>& assignments,
                              const GenerationFacts& facts);
 
-// Both steps for a job of which this machine is replica 0 and the others, if any, are like it (as --dry-run
-// assumes): fills `facts.replicas` in where it is empty.
+// Both steps for a job of which this machine is one replica and the others, if any, are like it (as --dry-run
+// assumes): fills `facts.replicas` in where it is empty; `facts.self` then counts within the role.
 Result<Plan> Assign(const spec::TrainingJob& job, const DeviceRequest& request, GenerationFacts facts);
+// Both for a job that this machine runs alone, with all its roles; `facts.replicas` is filled in.
+Result<Plan> AssignAll(const spec::TrainingJob& job, const DeviceRequest& request, GenerationFacts facts);
 
 }  // namespace lockstep::placement

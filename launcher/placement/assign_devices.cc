@@ -9,6 +9,7 @@
 #include "launcher/placement/device_pool.h"
 #include "launcher/placement/memory_share.h"
 #include "launcher/placement/role_view.h"
+#include "launcher/spec/roles.h"
 
 namespace lockstep::placement {
 namespace {
@@ -20,19 +21,23 @@ using spec::Visibility;
 // The largest number of processes up to `most` over which the trainer's batch comes out even, so that the
 // default never fails where a choice was free.
 int EvenForBatch(const spec::TrainingJob& job, const spec::Role& role, int most) {
-  const int64_t batch = job.trainer ? job.trainer->batch_size : 0;
+  const bool divided = job.trainer && job.strategy.type != spec::StrategyType::kParameterServer;
+  const int64_t batch = divided ? job.trainer->batch_size : 0;
   if (batch <= 0) return most;
   int count = most;
   while (count > 1 && batch % (static_cast<int64_t>(count) * std::max(1, role.replicas)) != 0) --count;
   return count;
 }
 
+// Of the others one process is enough unless the manifest says more.
+bool IsWorker(const RoleView& view) { return view.role->name == "worker"; }
+
 int DefaultCpuProcesses(const spec::TrainingJob& job, const RoleView& view, const Inventory& inventory,
                         std::vector<std::string>& notices) {
   const spec::Devices& devices = view.role->devices;
   // TensorFlow and OneDevice: one process. Virtual devices divide the CPU, which is one device (and stands in
   // for as many GPUs as were named).
-  if (view.framework() == Framework::kTensorFlow) return 1;
+  if (view.framework() == Framework::kTensorFlow || !IsWorker(view)) return 1;
   const bool trainer = view.program == nullptr;
   if (trainer && job.strategy.type == spec::StrategyType::kOneDevice) return 1;
   if (devices.virtual_devices) {
@@ -53,6 +58,7 @@ int DefaultCpuProcesses(const spec::TrainingJob& job, const RoleView& view, cons
 int DefaultGpuProcesses(const spec::TrainingJob& job, const RoleView& view, int slots, Visibility visibility,
                         std::vector<std::string>& notices) {
   if (view.framework() == Framework::kTensorFlow && visibility == Visibility::kPerReplica) return 1;
+  if (!IsWorker(view)) return 1;
   if (view.program != nullptr) return slots;
   if (job.strategy.type == spec::StrategyType::kOneDevice) return 1;
   const int even = EvenForBatch(job, *view.role, slots);
@@ -216,12 +222,27 @@ void GiveCores(const DeviceRequest& request, const std::vector<int>& nodes, Devi
   }
 }
 
+// One process has all TPUs of its machine, as libtpu's users expect it.
+DeviceAssignment GiveTpus(const RoleView& view, const DeviceRequest& request, DeviceAssignment assignment) {
+  assignment.type = DeviceType::kTpu;
+  assignment.physical_devices = assignment.logical_devices = spec::TpuChipsOf(*view.role);
+  assignment.processes.resize(1);
+  ProcessDevices& process = assignment.processes.front();
+  process.type = DeviceType::kTpu;
+  for (int chip = 0; chip < assignment.physical_devices; ++chip) {
+    process.devices.push_back("TPU:" + std::to_string(chip));
+  }
+  GiveCores(request, {-1}, assignment);
+  return assignment;
+}
+
 }  // namespace
 
 bool NeedsGpus(const spec::TrainingJob& job, const std::string& role) {
   return std::any_of(job.roles.begin(), job.roles.end(), [&](const spec::Role& candidate) {
     const DeviceType type = candidate.devices.type;
-    return candidate.name == role && (type == DeviceType::kAuto || type == DeviceType::kGpu);
+    return (role.empty() || candidate.name == role) &&
+           (type == DeviceType::kAuto || type == DeviceType::kGpu);
   });
 }
 
@@ -238,6 +259,7 @@ Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const Devic
   auto choice = ChooseDevices(*view, request, assignment.notices);
   if (!choice.ok()) return choice.status();
 
+  if (view->role->devices.type == DeviceType::kTpu) return GiveTpus(*view, request, std::move(assignment));
   const bool gpu = !choice->gpus.empty();
   const std::optional<int> given = view->role->processes_per_replica;
   if (given && *given < 1) return InvalidArgument(view->field + "processesPerReplica: at least 1");
@@ -267,6 +289,67 @@ Result<DeviceAssignment> AssignDevices(const spec::TrainingJob& job, const Devic
   }
   GiveCores(request, nodes, assignment);
   return assignment;
+}
+
+Result<std::vector<DeviceAssignment>> AssignRoles(const spec::TrainingJob& job,
+                                                  const DeviceRequest& request) {
+  std::vector<DeviceAssignment> assignments;
+  std::map<std::string, std::set<std::string>> users;  // of a device: its roles
+  int count = 0;
+  for (size_t i = 0; i < job.roles.size(); ++i) {
+    spec::TrainingJob gathered = job;
+    spec::Role& role = gathered.roles[i];
+    if (role.replicas > 1) {
+      role.processes_per_replica = role.replicas * role.processes_per_replica.value_or(1);
+      role.replicas = 1;
+    }
+    DeviceRequest its = request;
+    its.role = role.name;
+    auto assignment = AssignDevices(gathered, its);
+    if (!assignment.ok()) return assignment.status();
+    for (ProcessDevices& process : assignment->processes) {
+      process.local_rank = count++;
+      for (const std::string& device : process.devices) users[device].insert(role.name);
+    }
+    assignments.push_back(std::move(*assignment));
+  }
+  if (assignments.size() < 2) return assignments;
+  const int threads = std::max(1, UsableCores(request.inventory) / std::max(1, count));
+  for (DeviceAssignment& assignment : assignments) {
+    for (ProcessDevices& process : assignment.processes) {
+      process.cpus.clear();
+      process.numa_node = -1;
+      process.threads = threads;
+      if (process.type != DeviceType::kGpu) {
+        process.devices = {"CPU:" + std::to_string(process.local_rank)};
+        continue;
+      }
+      const bool others = std::any_of(process.devices.begin(), process.devices.end(),
+                                      [&](const auto& device) { return users[device].size() > 1; });
+      process.shared = process.shared || others;
+      assignment.shared_gpus = assignment.shared_gpus || others;
+      if (others) {
+        AddNotice(assignment.notices,
+                  "several roles are on the same GPUs; devices of each role choose others");
+      }
+    }
+  }
+  return assignments;
+}
+
+DeviceAssignment Gathered(const std::vector<DeviceAssignment>& assignments) {
+  DeviceAssignment all = assignments.front();
+  for (size_t i = 1; i < assignments.size(); ++i) {
+    const DeviceAssignment& each = assignments[i];
+    all.processes.insert(all.processes.end(), each.processes.begin(), each.processes.end());
+    if (each.type == DeviceType::kGpu) all.type = each.type;
+    all.physical_devices = std::max(all.physical_devices, each.physical_devices);
+    all.logical_devices += each.logical_devices;
+    if (!all.cross_device_ops) all.cross_device_ops = each.cross_device_ops;
+    all.shared_gpus = all.shared_gpus || each.shared_gpus;
+    for (const std::string& notice : each.notices) AddNotice(all.notices, notice);
+  }
+  return all;
 }
 
 }  // namespace lockstep::placement

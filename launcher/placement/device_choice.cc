@@ -22,7 +22,9 @@ Result<DeviceChoice> ChooseDevices(const RoleView& view, const DeviceRequest& re
   const spec::Devices& devices = view.role->devices;
   const std::string field = view.field + "devices.type";
   if (devices.type == DeviceType::kTpu) {
-    return Unimplemented(field + ": TPU is not built yet; use GPU, CPU or Auto");
+    if (request.tpus) return DeviceChoice{};
+    return FailedPrecondition(
+        field + ": TPUs are used in a cluster's pods only (kubectl apply); here use GPU, CPU or Auto");
   }
   if (devices.type == DeviceType::kCpu) {
     if (!devices.visible.empty()) {

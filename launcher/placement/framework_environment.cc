@@ -44,19 +44,23 @@ void AddPyTorch(const ProcessContext& context, EnvironmentBuilder& environment) 
   environment.SetDefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
 }
 
-// jax.distributed.initialize() without arguments reads these.
+// jax.distributed.initialize() without arguments reads these. The processes of a role are one JAX job, whose
+// first process serves the coordinator.
 void AddJax(const ProcessContext& context, EnvironmentBuilder& environment) {
-  environment.Set("JAX_COORDINATOR_ADDRESS",
-                  JoinAddress(context.facts.master_address, context.facts.master_port));
-  environment.Set("JAX_NUM_PROCESSES", std::to_string(context.world_size));
-  environment.Set("JAX_PROCESS_ID", std::to_string(context.rank));
+  environment.Set(
+      "JAX_COORDINATOR_ADDRESS",
+      JoinAddress(context.role_first_rank == 0 ? context.facts.master_address : context.role_address,
+                  context.facts.master_port + context.role_first_rank));
+  environment.Set("JAX_NUM_PROCESSES", std::to_string(context.role_size));
+  environment.Set("JAX_PROCESS_ID", std::to_string(context.role_rank));
   if (context.process.type == spec::DeviceType::kCpu) {
     environment.SetDefault("JAX_PLATFORMS", "cpu");
+  } else if (context.process.type == spec::DeviceType::kTpu) {
+    environment.SetDefault("JAX_PLATFORMS", "tpu");
   } else if (context.assignment.visibility == spec::Visibility::kPerReplica &&
              context.assignment.processes.size() > 1) {
     const auto count = context.process.visible.size();
-    environment.Set("JAX_LOCAL_DEVICE_IDS",
-                    std::to_string(static_cast<size_t>(context.process.local_rank) % count));
+    environment.Set("JAX_LOCAL_DEVICE_IDS", std::to_string(static_cast<size_t>(context.index) % count));
   }
 }
 
@@ -65,9 +69,9 @@ void AddHorovod(const ProcessContext& context, EnvironmentBuilder& environment,
   environment.Set("HOROVOD_RANK", std::to_string(context.rank));
   environment.Set("HOROVOD_SIZE", std::to_string(context.world_size));
   environment.Set("HOROVOD_LOCAL_RANK", std::to_string(context.process.local_rank));
-  environment.Set("HOROVOD_LOCAL_SIZE", std::to_string(context.assignment.processes.size()));
-  environment.Set("HOROVOD_CROSS_RANK", std::to_string(context.facts.self));
-  environment.Set("HOROVOD_CROSS_SIZE", std::to_string(context.facts.replicas.size()));
+  environment.Set("HOROVOD_LOCAL_SIZE", std::to_string(context.local_size));
+  environment.Set("HOROVOD_CROSS_RANK", std::to_string(context.machine));
+  environment.Set("HOROVOD_CROSS_SIZE", std::to_string(context.machines));
   if (!context.job.network.interface.empty()) {
     environment.Set("HOROVOD_GLOO_IFACE", context.job.network.interface);
   }
@@ -87,7 +91,7 @@ void AddMpi(const ProcessContext& context, EnvironmentBuilder& environment,
   environment.Set("OMPI_COMM_WORLD_RANK", std::to_string(context.rank));
   environment.Set("OMPI_COMM_WORLD_SIZE", std::to_string(context.world_size));
   environment.Set("OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(context.process.local_rank));
-  environment.Set("OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(context.assignment.processes.size()));
+  environment.Set("OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(context.local_size));
   environment.Set("OMPI_COMM_WORLD_NODE_RANK", std::to_string(context.process.local_rank));
   if (context.world_size > 1) {
     AddNotice(notices,
@@ -97,6 +101,21 @@ void AddMpi(const ProcessContext& context, EnvironmentBuilder& environment,
 }
 
 }  // namespace
+
+// cloud.google.com/kubernetes-engine/docs/how-to/tpus: what GKE itself puts into the pods of a slice, here
+// also where its admission webhook does not know the owner of the pods.
+void AddTpuVariables(const ProcessContext& context, EnvironmentBuilder& environment) {
+  if (context.process.type != spec::DeviceType::kTpu) return;
+  std::string names;
+  int machines = 0;
+  for (const ReplicaFacts& replica : context.facts.replicas) {
+    if (replica.role != context.assignment.role) continue;
+    names += (machines++ > 0 ? "," : "") + replica.address;
+  }
+  environment.Set("TPU_WORKER_ID", std::to_string(context.role_rank));
+  environment.Set("TPU_WORKER_HOSTNAMES", machines > 1 ? names : "localhost");
+  environment.SetDefault("PJRT_DEVICE", "TPU");  // PyTorch/XLA
+}
 
 void AddFrameworkVariables(const ProcessContext& context, EnvironmentBuilder& environment,
                            std::vector<std::string>& notices) {

@@ -16,34 +16,55 @@ namespace {
 constexpr int kLastPort = 65535;
 constexpr int kMostThreads = 65536;
 
-// Where this launcher's ranks stand among all.
+// Where an assignment's ranks stand among all.
 struct Ranks {
   int offset = 0;
   int world_size = 0;
   int role_offset = 0;  // among those of the same role
   int role_size = 0;
+  int role_first = -1;  // the role's first
+  std::string role_address = {};
 };
 
-Ranks CountRanks(const GenerationFacts& facts) {
+// `self`: of facts.replicas.
+Ranks CountRanks(const GenerationFacts& facts, size_t self) {
   Ranks ranks;
-  const std::string& role = facts.replicas[facts.self].role;
+  const std::string& role = facts.replicas[self].role;
   for (size_t i = 0; i < facts.replicas.size(); ++i) {
     const ReplicaFacts& replica = facts.replicas[i];
-    if (i < facts.self) {
-      ranks.offset += replica.processes;
-      if (replica.role == role) ranks.role_offset += replica.processes;
+    if (replica.role == role) {
+      if (ranks.role_first < 0) {
+        ranks.role_first = ranks.world_size;
+        ranks.role_address = replica.address;
+      }
+      if (i < self) ranks.role_offset += replica.processes;
+      ranks.role_size += replica.processes;
     }
+    if (i < self) ranks.offset += replica.processes;
     ranks.world_size += replica.processes;
-    if (replica.role == role) ranks.role_size += replica.processes;
   }
   return ranks;
 }
 
-Status CheckFacts(const DeviceAssignment& assignment, const GenerationFacts& facts) {
-  if (facts.self >= facts.replicas.size()) {
+// "worker=4,ps=2".
+std::string CountRoles(const GenerationFacts& facts) {
+  std::vector<std::pair<std::string, int>> roles;
+  for (const ReplicaFacts& replica : facts.replicas) {
+    if (roles.empty() || roles.back().first != replica.role) roles.emplace_back(replica.role, 0);
+    roles.back().second += replica.processes;
+  }
+  std::string text;
+  for (const auto& [role, processes] : roles) {
+    text += (text.empty() ? "" : ",") + role + "=" + std::to_string(processes);
+  }
+  return text;
+}
+
+Status CheckFacts(const DeviceAssignment& assignment, const GenerationFacts& facts, size_t index) {
+  if (index >= facts.replicas.size()) {
     return Internal("placement: this launcher is not among the replicas");
   }
-  const ReplicaFacts& self = facts.replicas[facts.self];
+  const ReplicaFacts& self = facts.replicas[index];
   if (self.role != assignment.role || self.processes != static_cast<int>(assignment.processes.size())) {
     return Internal("placement: " + std::to_string(assignment.processes.size()) + " processes of role " +
                     assignment.role + " were assigned, the generation has " + std::to_string(self.processes) +
@@ -63,9 +84,9 @@ void AddRanks(const ProcessContext& context, EnvironmentBuilder& environment) {
   environment.Set(contract::kRank, std::to_string(context.rank));
   environment.Set(contract::kWorldSize, std::to_string(context.world_size));
   environment.Set(contract::kLocalRank, std::to_string(context.process.local_rank));
-  environment.Set(contract::kLocalWorldSize, std::to_string(context.assignment.processes.size()));
-  environment.Set(contract::kGroupRank, std::to_string(facts.self));
-  environment.Set(contract::kGroupWorldSize, std::to_string(facts.replicas.size()));
+  environment.Set(contract::kLocalWorldSize, std::to_string(context.local_size));
+  environment.Set(contract::kGroupRank, std::to_string(context.machine));
+  environment.Set(contract::kGroupWorldSize, std::to_string(context.machines));
   environment.Set(contract::kMasterAddress, facts.master_address);
   environment.Set(contract::kMasterPort, std::to_string(facts.master_port));
 }
@@ -81,6 +102,10 @@ void AddOwn(const ProcessContext& context, EnvironmentBuilder& environment) {
   environment.Set(contract::kGeneration, std::to_string(facts.generation));
   SetUnlessEmpty(environment, contract::kRun, facts.run);
   environment.Set(contract::kRole, context.assignment.role);
+  environment.Set(contract::kRoleRank, std::to_string(context.role_rank));
+  environment.Set(contract::kRoleSize, std::to_string(context.role_size));
+  environment.Set(contract::kRoles, CountRoles(facts));
+  environment.Set(contract::kIncarnation, std::to_string(facts.incarnation));
   SetUnlessEmpty(environment, contract::kStoreAddress, facts.store_address);
   SetUnlessEmpty(environment, contract::kTokenFile, facts.token_file);
   if (facts.events_fd >= 0) environment.Set(contract::kEventsFd, std::to_string(facts.events_fd));
@@ -100,7 +125,7 @@ void AddOwn(const ProcessContext& context, EnvironmentBuilder& environment) {
 void AddDevice(const ProcessContext& context, EnvironmentBuilder& environment) {
   const ProcessDevices& process = context.process;
   const bool gpu = process.type == spec::DeviceType::kGpu;
-  environment.Set(contract::kDevice, gpu ? "GPU" : "CPU");
+  environment.Set(contract::kDevice, std::string(spec::Name(process.type)));
   if (!gpu) return;
   environment.Set(contract::kDeviceUuid, Join(process.devices));
   if (process.shared) environment.Set(contract::kSharedDevice, "1");
@@ -134,12 +159,15 @@ Result<ProcessPlan> PlanProcess(const ProcessContext& context, std::vector<std::
   environment.Set(contract::kCudaVisibleDevices, Join(context.process.visible));
   AddOwn(context, environment);
   AddDevice(context, environment);
+  AddTpuVariables(context, environment);
   AddFrameworkVariables(context, environment, notices);
   AddMemoryVariables(context, environment, notices);
 
   ProcessPlan plan{.rank = context.rank,
                    .local_rank = context.process.local_rank,
                    .role = context.assignment.role,
+                   .role_rank = context.role_rank,
+                   .own_trainer = program == nullptr,
                    .devices = context.process};
   if (program != nullptr) {
     plan.command = program->command;
@@ -157,38 +185,59 @@ Result<ProcessPlan> PlanProcess(const ProcessContext& context, std::vector<std::
 
 }  // namespace
 
-Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const DeviceAssignment& assignment,
+Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<DeviceAssignment>& assignments,
                              const GenerationFacts& facts) {
-  const auto view = FindRole(job, assignment.role);
-  if (!view.ok()) return view.status();
-  LOCKSTEP_RETURN_IF_ERROR(CheckFacts(assignment, facts));
-  const Ranks ranks = CountRanks(facts);
-  if (view->framework() == spec::Framework::kTensorFlow &&
-      facts.master_port + ranks.world_size - 1 > kLastPort) {
-    return FailedPrecondition("TF_CONFIG: no room for " + std::to_string(ranks.world_size) + " ports from " +
-                              std::to_string(facts.master_port) + " on");
+  Plan plan;
+  int local_size = 0;
+  for (const DeviceAssignment& assignment : assignments) {
+    local_size += static_cast<int>(assignment.processes.size());
   }
-
-  Plan plan{.world_size = ranks.world_size,
-            .rank_offset = ranks.offset,
-            .physical_devices = assignment.physical_devices,
-            .logical_devices = assignment.logical_devices,
-            .type = assignment.type,
-            .notices = assignment.notices};
-  if (view->program != nullptr) plan.prepare = view->program->prepare;
-  for (const ProcessDevices& process : assignment.processes) {
-    const ProcessContext context{.job = job,
-                                 .view = *view,
-                                 .assignment = assignment,
-                                 .facts = facts,
-                                 .process = process,
-                                 .rank = ranks.offset + process.local_rank,
-                                 .world_size = ranks.world_size,
-                                 .role_rank = ranks.role_offset + process.local_rank,
-                                 .role_size = ranks.role_size};
-    auto planned = PlanProcess(context, plan.notices);
-    if (!planned.ok()) return planned.status();
-    plan.processes.push_back(std::move(*planned));
+  // Several roles on one machine: there is no other.
+  const bool alone = assignments.size() > 1;
+  for (size_t part = 0; part < assignments.size(); ++part) {
+    const DeviceAssignment& assignment = assignments[part];
+    const auto view = FindRole(job, assignment.role);
+    if (!view.ok()) return view.status();
+    LOCKSTEP_RETURN_IF_ERROR(CheckFacts(assignment, facts, facts.self + part));
+    const Ranks ranks = CountRanks(facts, facts.self + part);
+    const bool ports_by_rank = view->framework() == spec::Framework::kTensorFlow ||
+                               (view->framework() == spec::Framework::kJax && ranks.role_first > 0);
+    if (ports_by_rank && facts.master_port + ranks.world_size - 1 > kLastPort) {
+      return FailedPrecondition(FrameworkName(view->framework()) + ": no room for " +
+                                std::to_string(ranks.world_size) + " ports from " +
+                                std::to_string(facts.master_port) + " on");
+    }
+    if (part == 0) {
+      plan.world_size = ranks.world_size;
+      plan.rank_offset = ranks.offset;
+      plan.type = assignment.type;
+    }
+    if (assignment.type == spec::DeviceType::kGpu) plan.type = assignment.type;
+    plan.physical_devices = std::max(plan.physical_devices, assignment.physical_devices);
+    plan.logical_devices += assignment.logical_devices;
+    for (const std::string& notice : assignment.notices) AddNotice(plan.notices, notice);
+    if (plan.prepare.empty() && view->program != nullptr) plan.prepare = view->program->prepare;
+    for (size_t i = 0; i < assignment.processes.size(); ++i) {
+      const int index = static_cast<int>(i);
+      auto planned = PlanProcess({.job = job,
+                                  .view = *view,
+                                  .assignment = assignment,
+                                  .facts = facts,
+                                  .process = assignment.processes[i],
+                                  .index = index,
+                                  .rank = ranks.offset + index,
+                                  .world_size = ranks.world_size,
+                                  .local_size = local_size,
+                                  .machine = alone ? 0 : static_cast<int>(facts.self),
+                                  .machines = alone ? 1 : static_cast<int>(facts.replicas.size()),
+                                  .role_rank = ranks.role_offset + index,
+                                  .role_size = ranks.role_size,
+                                  .role_first_rank = ranks.role_first,
+                                  .role_address = ranks.role_address},
+                                 plan.notices);
+      if (!planned.ok()) return planned.status();
+      plan.processes.push_back(std::move(*planned));
+    }
   }
   return plan;
 }
@@ -197,8 +246,9 @@ Result<Plan> Assign(const spec::TrainingJob& job, const DeviceRequest& request, 
   auto assignment = AssignDevices(job, request);
   if (!assignment.ok()) return assignment.status();
   if (facts.replicas.empty()) {
+    const size_t index = facts.self;
     for (const spec::Role& role : job.roles) {
-      if (role.name == request.role) facts.self = facts.replicas.size();
+      if (role.name == request.role) facts.self = facts.replicas.size() + index;
       DeviceRequest alike = request;
       alike.role = role.name;
       const auto there = AssignDevices(job, alike);
@@ -211,7 +261,20 @@ Result<Plan> Assign(const spec::TrainingJob& job, const DeviceRequest& request, 
       }
     }
   }
-  return MakeEnvironment(job, *assignment, facts);
+  return MakeEnvironment(job, {*assignment}, facts);
+}
+
+Result<Plan> AssignAll(const spec::TrainingJob& job, const DeviceRequest& request, GenerationFacts facts) {
+  const auto assignments = AssignRoles(job, request);
+  if (!assignments.ok()) return assignments.status();
+  facts.self = 0;
+  facts.replicas.clear();
+  for (const DeviceAssignment& assignment : *assignments) {
+    facts.replicas.push_back({.role = assignment.role,
+                              .processes = static_cast<int>(assignment.processes.size()),
+                              .address = facts.master_address});
+  }
+  return MakeEnvironment(job, *assignments, facts);
 }
 
 }  // namespace lockstep::placement

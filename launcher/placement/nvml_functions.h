@@ -69,6 +69,10 @@ struct NvmlLibrary::Functions {
   int (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
   int (*max_mig)(Device, unsigned*) = nullptr;
   int (*mig_by_index)(Device, unsigned, Device*) = nullptr;
+  // Of what a GPU can do; any may be absent.
+  int (*cuda_cores)(Device, unsigned*) = nullptr;
+  int (*max_clock)(Device, int clock, unsigned*) = nullptr;  // MHz
+  int (*compute_capability)(Device, int* major, int* minor) = nullptr;
   // Of a GPU's health; any may be absent.
   int (*utilization)(Device, NvmlUtilization*) = nullptr;
   int (*power)(Device, unsigned*) = nullptr;  // milliwatts

@@ -9,9 +9,24 @@ namespace {
 constexpr int kDieTemperature = 0;              // NVML_TEMPERATURE_GPU
 constexpr int kUncorrectedErrors = 1;           // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 constexpr int kSinceDriverLoad = 0;             // NVML_VOLATILE_ECC
+constexpr int kMultiprocessorClock = 1;         // NVML_CLOCK_SM
 constexpr unsigned long long kXidEvents = 0x8;  // nvmlEventTypeXidCriticalError
 
 }  // namespace
+
+std::optional<NvmlLibrary::Computing> NvmlLibrary::ReadComputing(Device device) const {
+  const Functions& nvml = *functions_;
+  if (nvml.cuda_cores == nullptr || nvml.max_clock == nullptr || nvml.compute_capability == nullptr)
+    return {};
+  unsigned cores = 0, megahertz = 0;
+  Computing computing;
+  if (nvml.cuda_cores(device, &cores) != kNvmlSuccess) return {};
+  if (nvml.max_clock(device, kMultiprocessorClock, &megahertz) != kNvmlSuccess) return {};
+  if (nvml.compute_capability(device, &computing.major, &computing.minor) != kNvmlSuccess) return {};
+  computing.cuda_cores = static_cast<int>(cores);
+  computing.max_clock = megahertz * 1e6;
+  return computing;
+}
 
 NvmlLibrary::Health NvmlLibrary::ReadHealth(Device device) const {
   const Functions& nvml = *functions_;

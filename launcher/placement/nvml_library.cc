@@ -24,6 +24,9 @@ bool NvmlLibrary::Functions::LoadAll() {
   Load(library, "nvmlDeviceGetMigMode", mig_mode);
   Load(library, "nvmlDeviceGetMaxMigDeviceCount", max_mig);
   Load(library, "nvmlDeviceGetMigDeviceHandleByIndex", mig_by_index);
+  Load(library, "nvmlDeviceGetNumGpuCores", cuda_cores);
+  Load(library, "nvmlDeviceGetMaxClockInfo", max_clock);
+  Load(library, "nvmlDeviceGetCudaComputeCapability", compute_capability);
   Load(library, "nvmlDeviceGetUtilizationRates", utilization);
   Load(library, "nvmlDeviceGetPowerUsage", power);
   Load(library, "nvmlDeviceGetTemperature", temperature);

@@ -35,6 +35,14 @@ class NvmlLibrary {
     std::optional<int64_t> ecc_errors = {};         // uncorrected, since the driver was loaded
   };
 
+  // What a GPU computes with.
+  struct Computing {
+    int cuda_cores = 0;
+    double max_clock = 0;  // of its multiprocessors, Hz
+    int major = 0;         // compute capability
+    int minor = 0;
+  };
+
   // An error that the driver reported of a GPU (NVIDIA, "XID Errors").
   struct XidEvent {
     Device device = nullptr;
@@ -67,6 +75,8 @@ class NvmlLibrary {
   // Empty: no slice at this index.
   std::optional<Device> MigSlice(Device device, int index) const;
 
+  // Empty where the driver does not tell all of it.
+  std::optional<Computing> ReadComputing(Device device) const;
   // Takes a few milliseconds, or much longer of a GPU in trouble. Never fails.
   Health ReadHealth(Device device) const;
 

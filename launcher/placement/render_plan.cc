@@ -2,11 +2,13 @@
 #include <array>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launcher/placement/memory_share.h"
 #include "launcher/placement/render.h"
 #include "launcher/placement/text_files.h"
 #include "launcher/placement/yaml_text.h"
+#include "launcher/spec/enums.h"
 
 namespace lockstep::placement {
 namespace {
@@ -58,6 +60,7 @@ Json ProcessJson(const ProcessPlan& process) {
   Json json = {{"rank", process.rank},
                {"localRank", process.local_rank},
                {"role", process.role},
+               {"roleRank", process.role_rank},
                {"devices", process.devices.devices},
                {"cpus", process.devices.cpus.empty() ? "any" : FormatNumberList(process.devices.cpus)}};
   if (process.devices.numa_node >= 0) json["numaNode"] = process.devices.numa_node;
@@ -75,11 +78,12 @@ std::string Count(int count, const std::string& noun) {
 
 }  // namespace
 
-std::string RenderPlan(const Plan& plan, PlanFormat format) {
+std::string RenderPlan(const Plan& plan, PlanFormat format, const std::string& device_map) {
   Json json = {{"worldSize", plan.world_size},
                {"physicalDevices", plan.physical_devices},
                {"logicalDevices", plan.logical_devices}};
   if (!plan.prepare.empty()) json["prepare"] = plan.prepare;
+  if (!device_map.empty()) json["deviceMap"] = Json::parse(device_map, nullptr, /*allow_exceptions=*/false);
   json["processes"] = Json::array();
   for (const ProcessPlan& process : plan.processes) json["processes"].push_back(ProcessJson(process));
   json["notices"] = plan.notices;
@@ -87,15 +91,18 @@ std::string RenderPlan(const Plan& plan, PlanFormat format) {
 }
 
 std::string CountDevices(const Plan& plan) {
-  const std::string noun = plan.type == spec::DeviceType::kGpu ? "GPU" : "CPU";
+  const std::string noun(spec::Name(plan.type));
   return Count(plan.physical_devices, "physical " + noun) + ", " +
          Count(plan.logical_devices, "logical " + noun);
 }
 
 std::vector<std::string> DescribePlacement(const Plan& plan) {
   std::vector<std::string> lines;
+  std::set<std::string> roles;
+  for (const ProcessPlan& process : plan.processes) roles.insert(process.role);
   for (const ProcessPlan& process : plan.processes) {
-    std::string line = "rank " + std::to_string(process.rank) + " on ";
+    std::string line =
+        "rank " + std::to_string(process.rank) + (roles.size() > 1 ? " (" + process.role + ")" : "") + " on ";
     for (size_t i = 0; i < process.devices.devices.size(); ++i) {
       line += (i == 0 ? "" : ", ") + process.devices.devices[i];
     }

@@ -30,18 +30,19 @@ struct Pipe {
   UniqueFd read, write;
 };
 
-// Both ends away from 0–3, which the child gives to others, and the read end non-blocking.
-Result<Pipe> MakePipe() {
+// Both ends away from 0–4, which the child gives to others, and the end that stays here non-blocking.
+Result<Pipe> MakePipe(UniqueFd Pipe::*ours) {
   std::array<int, 2> fds;
   if (::pipe2(fds.data(), O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
   Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
   for (UniqueFd* end : {&pipe.read, &pipe.write}) {
-    if (end->get() > kEventsFdInChild) continue;
-    const int moved = ::fcntl(end->get(), F_DUPFD_CLOEXEC, kEventsFdInChild + 1);
+    if (end->get() > kLastFdInChild) continue;
+    const int moved = ::fcntl(end->get(), F_DUPFD_CLOEXEC, kLastFdInChild + 1);
     if (moved < 0) return Status::FromErrno(errno, "dup of a pipe");
     end->reset(moved);
   }
-  if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return Status::FromErrno(errno, "fcntl of a pipe");
+  if (::fcntl((pipe.*ours).get(), F_SETFL, O_NONBLOCK) != 0)
+    return Status::FromErrno(errno, "fcntl of a pipe");
   return pipe;
 }
 
@@ -71,9 +72,11 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
 std::vector<std::string> EnvironmentStrings(const Launch& launch) {
   std::vector<std::string> strings;
   for (const auto& [name, value] : launch.environment) {
-    if (name != contract::kEventsFd) strings.push_back(name + "=" + value);
+    if (name == contract::kEventsFd || name == contract::kControlFd) continue;
+    strings.push_back(name + "=" + value);
   }
   strings.push_back(std::string(contract::kEventsFd) + "=" + std::to_string(kEventsFdInChild));
+  strings.push_back(std::string(contract::kControlFd) + "=" + std::to_string(kControlFdInChild));
   return strings;
 }
 
@@ -114,15 +117,15 @@ SpawnFailure SpawnFailureOf(const Status& status) {
 Result<ChildProcess::Spawned> ChildProcess::Spawn(const Launch& launch) {
   if (launch.command.empty() || launch.command.front().empty()) return InvalidArgument("no command given");
 
-  std::array<Pipe, 3> pipes;
-  for (Pipe& pipe : pipes) {
-    Result<Pipe> made = MakePipe();
+  std::array<Pipe, 4> pipes;
+  for (size_t i = 0; i < pipes.size(); ++i) {
+    Result<Pipe> made = MakePipe(i < 3 ? &Pipe::read : &Pipe::write);
     if (!made.ok()) return made.status();
-    pipe = std::move(made).value();
+    pipes[i] = std::move(made).value();
   }
   UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null) return Status::FromErrno(errno, "open /dev/null");
-  if (null.get() <= kEventsFdInChild) null.reset(::fcntl(null.get(), F_DUPFD_CLOEXEC, kEventsFdInChild + 1));
+  if (null.get() <= kLastFdInChild) null.reset(::fcntl(null.get(), F_DUPFD_CLOEXEC, kLastFdInChild + 1));
   const ChildStack stack;
   if (!null || !stack.ok()) return Status::FromErrno(errno, "spawn " + launch.command.front());
 
@@ -142,7 +145,8 @@ Result<ChildProcess::Spawned> ChildProcess::Spawn(const Launch& launch) {
 
   ExecRequest request;
   request.parent = ::getpid();
-  request.descriptors = {null.get(), pipes[0].write.get(), pipes[1].write.get(), pipes[2].write.get()};
+  request.descriptors = {null.get(), pipes[0].write.get(), pipes[1].write.get(), pipes[2].write.get(),
+                         pipes[3].read.get()};
   request.working_directory = launch.working_directory.empty() ? nullptr : launch.working_directory.c_str();
   request.cpus = launch.cpus.empty() ? nullptr : &cpus;
   request.open_files = launch.open_files;
@@ -164,7 +168,8 @@ Result<ChildProcess::Spawned> ChildProcess::Spawn(const Launch& launch) {
   if (pid < 0) return Status::FromErrno(error, "start a process for " + launch.command.front());
 
   Spawned spawned{ChildProcess(pid, UniqueFd(pidfd)),
-                  {std::move(pipes[0].read), std::move(pipes[1].read), std::move(pipes[2].read)}};
+                  {std::move(pipes[0].read), std::move(pipes[1].read), std::move(pipes[2].read),
+                   std::move(pipes[3].write)}};
   if (request.failed != ExecRequest::Step::kNone) return ExecFailure(launch, request, candidates);
   return spawned;
 }

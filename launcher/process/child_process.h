@@ -18,7 +18,9 @@ struct Launch {
   int rank = 0;
   int local_rank = 0;  // different for every launch of a generation on this machine
   std::string role;
-  bool own_trainer = false;  // its exit codes mean what contract/exit_codes.h says
+  int role_rank = -1;           // among the processes of its role; -1: the job has but one
+  bool own_trainer = false;     // its exit codes mean what contract/exit_codes.h says
+  bool restarts_alone = false;  // Supervisor::Restart: its group ends with it
   std::vector<std::string>
       command;  // at least the program: a path, or a name to be found in the environment's PATH
   std::vector<std::pair<std::string, std::string>> environment;  // complete: nothing is inherited
@@ -29,11 +31,12 @@ struct Launch {
 
 enum class OutputStream { kStdout, kStderr };
 
-// The read ends of a child's pipes, non-blocking and close-on-exec.
+// The launcher's ends of a child's pipes, non-blocking and close-on-exec.
 struct ChildPipes {
   UniqueFd out;
   UniqueFd err;
   UniqueFd events;
+  UniqueFd control;  // to write to
 };
 
 // How a process ended.
@@ -52,8 +55,8 @@ SpawnFailure SpawnFailureOf(const Status& status);
 //
 // The child is the leader of a process group of its own, is killed when the thread that spawned it ends (so
 // spawn from a thread that lives as long as the launcher), has default signal handling, /dev/null as its
-// standard input, and no descriptors but 0, 1, 2 and the events pipe, whose number (3) is in
-// LOCKSTEP_EVENTS_FD.
+// standard input, and no descriptors but 0, 1, 2, the events pipe, whose number (3) is in LOCKSTEP_EVENTS_FD,
+// and the control pipe (4, LOCKSTEP_CONTROL_FD).
 class ChildProcess {
  public:
   struct Spawned;

@@ -41,11 +41,11 @@ struct KernelSigaction {
 }
 
 [[gnu::no_sanitize("address", "thread", "undefined")]] bool SetDescriptors(const ExecRequest* request) {
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i <= kLastFdInChild; ++i) {
     if (::syscall(SYS_dup3, request->descriptors.data()[i], i, 0) < 0) return false;
   }
-  if (::syscall(SYS_close_range, kEventsFdInChild + 1, ~0u, 0) == 0) return true;
-  for (unsigned fd = kEventsFdInChild + 1; fd < kMaxFdOfFallback; ++fd) ::syscall(SYS_close, fd);
+  if (::syscall(SYS_close_range, kLastFdInChild + 1, ~0u, 0) == 0) return true;
+  for (unsigned fd = kLastFdInChild + 1; fd < kMaxFdOfFallback; ++fd) ::syscall(SYS_close, fd);
   return true;
 }
 

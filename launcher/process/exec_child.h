@@ -11,12 +11,14 @@
 namespace lockstep::process {
 
 inline constexpr int kEventsFdInChild = 3;
+inline constexpr int kControlFdInChild = 4;
+inline constexpr int kLastFdInChild = kControlFdInChild;
 
 struct ExecRequest {
   enum class Step { kNone, kDescriptors, kWorkingDirectory, kAffinity, kExec };
 
   pid_t parent = 0;
-  std::array<int, 4> descriptors{};  // what becomes 0, 1, 2 and 3; all above 3
+  std::array<int, kLastFdInChild + 1> descriptors{};  // what becomes 0, 1 … 4; all above 4
   const char* working_directory = nullptr;
   const cpu_set_t* cpus = nullptr;
   uint64_t open_files = 0;

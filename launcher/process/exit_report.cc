@@ -41,6 +41,8 @@ std::string CodeInWords(int code, bool own_trainer) {
       return "wrong usage or manifest";
     case kExitPermanent:
       return "permanent failure: bad data or bad model";
+    case kExitSuperseded:
+      return "another run of the job has taken its place";
     case kExitCollectiveLost:
       return "a peer vanished in a collective";
     case kExitRendezvous:
@@ -110,6 +112,12 @@ std::string SignalInWords(int signal) {
   const char* const description = ::sigdescr_np(signal);
   if (description != nullptr) words += std::string(": ") + description;
   return words;
+}
+
+std::string RankInWords(const ExitReport& report) {
+  const std::string rank = "rank " + std::to_string(report.rank);
+  if (report.role_rank < 0) return rank;
+  return rank + " (" + report.role + " " + std::to_string(report.role_rank) + ")";
 }
 
 std::string ExitInWords(const ExitReport& report) {

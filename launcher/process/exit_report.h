@@ -29,6 +29,7 @@ struct ExitReport {
   int rank = 0;
   int local_rank = 0;
   std::string role;
+  int role_rank = -1;        // among the processes of its role; -1: the job has but one
   bool own_trainer = false;  // its exit codes mean what contract/exit_codes.h says
   pid_t pid = 0;             // 0: never ran
   int exit_code = 0;         // as a shell has it: 128 + n for signal n
@@ -53,6 +54,9 @@ bool IsFailure(const ExitReport& report);
 // in the order of exits), but a trainer that only lost its peers (exit codes 11 and 12) gives way to one that
 // ended for a reason of its own.
 const ExitReport* FirstFailure(const std::vector<ExitReport>& reports);
+
+// "rank 4", in a job of several roles "rank 4 (ps 1)".
+std::string RankInWords(const ExitReport& report);
 
 // "SIGSEGV: invalid memory access"
 std::string SignalInWords(int signal);

@@ -57,7 +57,9 @@ std::string FailureReport(const std::vector<ExitReport>& reports) {
   if (first == nullptr) return {};
 
   std::string text = "rank " + std::to_string(first->rank) + " (";
-  if (!first->role.empty()) text += first->role + ", ";
+  if (!first->role.empty()) {
+    text += first->role + (first->role_rank < 0 ? "" : " " + std::to_string(first->role_rank)) + ", ";
+  }
   text += first->pid != 0 ? "pid " + std::to_string(first->pid) + ") failed first, after " +
                                 Seconds(first->ended - first->started) + ": "
                           : "never ran) failed first: ";

@@ -110,6 +110,14 @@ Status OutputLog::Begin(int generation, const std::vector<Launch>& launches) {
   return result;
 }
 
+void OutputLog::Again(int local_rank, int incarnation) {
+  const auto found = ranks_.find(local_rank);
+  if (found == ranks_.end()) return;
+  Rank& rank = *found->second;
+  rank.tail = LineTail();
+  WriteFile(rank, "=== started again, incarnation " + std::to_string(incarnation) + ", " + Now() + " ===\n");
+}
+
 void OutputLog::WriteFile(Rank& rank, std::string_view bytes) {
   if (!rank.file) return;
   while (!bytes.empty()) {

@@ -40,6 +40,9 @@ class OutputLog {
   // one. kResourceExhausted, kPermissionDenied …: some file can't be opened; all else works.
   Status Begin(int generation, const std::vector<Launch>& launches);
 
+  // Before a process is started again alone: a line in its file, and no last lines yet.
+  void Again(int local_rank, int incarnation);
+
   // For Supervisor's on_output. Ranks that Begin wasn't told of are dropped.
   void Write(int local_rank, OutputStream stream, std::string_view bytes);
 

@@ -36,7 +36,7 @@ int OutOfMemoryBefore(const RestartHistory& history, int rank) {
 }
 
 std::string Why(const ExitReport& report, const RestartRules& rules, const RestartHistory& history) {
-  std::string why = "rank " + std::to_string(report.rank) + ": " + ExitInWords(report);
+  std::string why = RankInWords(report) + ": " + ExitInWords(report);
   if (FindRule(report, rules) != nullptr) return why + "; so says exitCodes";
   if (report.reason == ExitReason::kOutOfMemory &&
       OutOfMemoryBefore(history, report.rank) + 1 >= kOutOfMemoryLimit) {
@@ -74,7 +74,8 @@ Verdict Judge(const ExitReport& report, const RestartRules& rules, const Restart
   }
   const int code = report.exit_code;
   if (code == contract::kExitCannotExecute || code == contract::kExitNotFound) return Verdict::kPermanent;
-  const bool permanent_of_trainer = code == contract::kExitUsage || code == contract::kExitPermanent;
+  const bool permanent_of_trainer =
+      code == contract::kExitUsage || code == contract::kExitPermanent || code == contract::kExitSuperseded;
   return report.own_trainer && permanent_of_trainer ? Verdict::kPermanent : Verdict::kRetryable;
 }
 
@@ -107,6 +108,31 @@ Decision Decide(const std::vector<ExitReport>& reports, const RestartRules& rule
   decision.action = Decision::Action::kRestart;
   decision.delay = Backoff(decision.history.restarts);
   ++decision.history.restarts;
+  return decision;
+}
+
+Decision DecideAlone(const ExitReport& report, const RestartRules& rules, const RestartHistory& history,
+                     milliseconds ran) {
+  Decision decision;
+  decision.history = history;
+  const Verdict verdict = Judge(report, rules, history);
+  if (verdict == Verdict::kSuccess || verdict == Verdict::kIgnored) return decision;
+  int& own = decision.history.alone[report.rank];
+  if (ran >= kProgressThatResets) own = 0;
+  if (report.reason == ExitReason::kOutOfMemory) ++decision.history.out_of_memory[report.rank];
+  int all = decision.history.restarts;
+  for (const auto& [rank, restarts] : decision.history.alone) all += restarts;
+
+  decision.action = Decision::Action::kFail;
+  decision.exit_code = report.exit_code;
+  decision.why = Why(report, rules, history);
+  if (verdict == Verdict::kPermanent) return decision;
+  if (all >= rules.max_restarts) {
+    decision.why += "; " + std::to_string(rules.max_restarts) + " restarts are used up (maxRestarts)";
+    return decision;
+  }
+  decision.action = Decision::Action::kRestart;
+  decision.delay = Backoff(own++);
   return decision;
 }
 

@@ -28,6 +28,7 @@ struct RestartRules {
 struct RestartHistory {
   int restarts = 0;                  // since the last reset
   std::map<int, int> out_of_memory;  // by rank: how often it was OOMKilled; never reset
+  std::map<int, int> alone;  // by rank: how often it was started again alone, since it last ran for long
 };
 
 enum class Verdict {
@@ -38,7 +39,7 @@ enum class Verdict {
   kPermanent,
 };
 
-// One exit by itself. Of the trainer's own codes 2 and 3 are permanent and 10–19 retryable; of a program
+// One exit by itself. Of the trainer's own codes 2, 3 and 4 are permanent and 10–19 retryable; of a program
 // every one is retryable; 126 and 127 are permanent in both, signals retryable, and a rank's second OOMKilled
 // is permanent. `history` is of the restarts before this exit.
 Verdict Judge(const ExitReport& report, const RestartRules& rules, const RestartHistory& history);
@@ -56,5 +57,11 @@ struct Decision {
 // ten minutes of it reset the count of restarts.
 Decision Decide(const std::vector<ExitReport>& reports, const RestartRules& rules,
                 const RestartHistory& history, std::chrono::milliseconds progress);
+
+// As Decide(), of one process that is started again while the others go on: it backs off by its own restarts,
+// and those of all processes together count against max_restarts. `ran`: since it was last started; ten
+// minutes reset its count. One that was asked to stop by somebody else is started again, too.
+Decision DecideAlone(const ExitReport& report, const RestartRules& rules, const RestartHistory& history,
+                     std::chrono::milliseconds ran);
 
 }  // namespace lockstep::process

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,14 +15,12 @@
 #include "common/contract/exit_codes.h"
 #include "common/log.h"
 #include "launcher/process/descendants.h"
-#include "launcher/process/event_lines.h"
+#include "launcher/process/supervisor_child.h"
 
 namespace lockstep::process {
 
 namespace {
 
-constexpr size_t kReadBytes = 64 * 1024;
-constexpr int kOut = 0, kErr = 1, kEvents = 2;
 constexpr auto kSweepInterval = std::chrono::milliseconds(5);
 constexpr auto kSweepLimit = std::chrono::seconds(5);
 
@@ -31,19 +28,12 @@ using SystemClock = std::chrono::system_clock;
 
 }  // namespace
 
-struct Supervisor::Child {
-  ExitReport report;  // what is known of it so far
-  ChildProcess process;
-  std::array<UniqueFd, 3> pipes;
-  int signal_sent = 0;  // by AskToStop, the last one
-  EventLines event_lines;
-};
-
 Supervisor::Supervisor(EventLoop& loop, Callbacks callbacks)
     : loop_(loop), callbacks_(std::move(callbacks)) {}
 
 Supervisor::~Supervisor() {
-  for (const EventLoop::TimerId timer : {grace_timer_, sweep_timer_, not_started_timer_}) loop_.Cancel(timer);
+  for (const EventLoop::TimerId timer : {grace_timer_, sweep_timer_, not_started_timer_, over_timer_})
+    loop_.Cancel(timer);
   if (sigchld_) loop_.Unwatch(sigchld_.get());
   for (auto& [local_rank, child] : children_) {
     if (child->process.pid() != 0) loop_.Unwatch(child->process.pidfd());
@@ -71,29 +61,66 @@ Status Supervisor::Prepare() {
   return {};
 }
 
-Status Supervisor::Start(std::vector<Launch> launches) {
-  if (state_ != State::kIdle)
-    return FailedPrecondition("start of a generation: the one before has not ended");
-  if (launches.empty()) return InvalidArgument("start of a generation: there is nothing to start");
+Status Supervisor::CheckStart(const std::vector<Launch>& launches, const std::set<int>& continued) const {
+  const std::string what = "start of a generation: ";
+  if (state_ != State::kIdle && state_ != State::kParked)
+    return FailedPrecondition(what + "the one before has not ended");
+  if (launches.empty()) return InvalidArgument(what + "there is nothing to start");
   std::set<int> local_ranks;
   for (const Launch& launch : launches) {
     if (!local_ranks.insert(launch.local_rank).second) {
-      return InvalidArgument("start of a generation: local rank " + std::to_string(launch.local_rank) +
-                             " is given twice");
+      return InvalidArgument(what + "local rank " + std::to_string(launch.local_rank) + " is given twice");
     }
   }
+  for (const int local_rank : continued) {
+    const Child* const child = Living(local_rank);
+    if (child == nullptr || !child->parked || !local_ranks.contains(local_rank)) {
+      return InvalidArgument(what + "nobody is parked at local rank " + std::to_string(local_rank));
+    }
+  }
+  for (const auto& [local_rank, child] : children_) {
+    if (child->process.pid() != 0 && !continued.contains(local_rank)) {
+      return FailedPrecondition(what + "local rank " + std::to_string(local_rank) + " has not ended");
+    }
+  }
+  return {};
+}
+
+Status Supervisor::Start(std::vector<Launch> launches, const std::set<int>& continued) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckStart(launches, continued));
   LOCKSTEP_RETURN_IF_ERROR(Prepare());
   oom_.Reset();
   Handle(Event::kStart);
   running_ = launches.size();
-  for (const Launch& launch : launches) StartOne(launch);
-  if (!not_started_.empty()) {
-    not_started_timer_ = loop_.After(std::chrono::milliseconds(0), [this] {
-      not_started_timer_ = 0;
-      for (ExitReport& report : std::exchange(not_started_, {})) ReportExit(std::move(report));
-    });
+  reports_.clear();
+  for (const Launch& launch : launches) {
+    continued.contains(launch.local_rank) ? Continue(launch) : StartOne(launch);
   }
+  if (!not_started_.empty()) ReportNotStarted();
   return {};
+}
+
+Status Supervisor::Restart(const Launch& launch) {
+  if (state_ == State::kIdle) return Start({launch});
+  const std::string what = "start of rank " + std::to_string(launch.rank) + " again: ";
+  if (state_ != State::kRunning) return FailedPrecondition(what + "the processes are being stopped");
+  if (pid(launch.local_rank) != 0) return InvalidArgument(what + "it runs");
+  if (const auto it = children_.find(launch.local_rank); it != children_.end()) {
+    Finish(*it->second);
+    children_.erase(it);
+  }
+  ++running_;
+  StartOne(launch);
+  if (!not_started_.empty() && not_started_timer_ == 0) ReportNotStarted();
+  return {};
+}
+
+// From the loop, never from inside Start() or Restart().
+void Supervisor::ReportNotStarted() {
+  not_started_timer_ = loop_.After(std::chrono::milliseconds(0), [this] {
+    not_started_timer_ = 0;
+    for (ExitReport& report : std::exchange(not_started_, {})) ReportExit(std::move(report));
+  });
 }
 
 void Supervisor::StartOne(const Launch& launch) {
@@ -101,6 +128,7 @@ void Supervisor::StartOne(const Launch& launch) {
   report.rank = launch.rank;
   report.local_rank = launch.local_rank;
   report.role = launch.role;
+  report.role_rank = launch.role_rank;
   report.own_trainer = launch.own_trainer;
   report.started = SystemClock::now();
 
@@ -111,6 +139,7 @@ void Supervisor::StartOne(const Launch& launch) {
     child->process = std::move(spawned->process);
     child->pipes = {std::move(spawned->pipes.out), std::move(spawned->pipes.err),
                     std::move(spawned->pipes.events)};
+    child->control = std::make_unique<ControlPipe>(loop_, std::move(spawned->pipes.control));
     status =
         loop_.Watch(child->process.pidfd(), EPOLLIN, [this, raw = child.get()](uint32_t) { OnEnded(*raw); });
   }
@@ -127,17 +156,80 @@ void Supervisor::StartOne(const Launch& launch) {
     return;
   }
   report.pid = child->process.pid();
+  child->restarts_alone = launch.restarts_alone;
   child->report = std::move(report);
   for (int which = 0; which < 3; ++which) WatchPipe(*child, which);
   children_[launch.local_rank] = std::move(child);
 }
 
-void Supervisor::Stop(std::chrono::milliseconds grace) {
+void Supervisor::Continue(const Launch& launch) {
+  Child& child = *children_.at(launch.local_rank);
+  ExitReport& report = child.report;
+  report.rank = launch.rank;
+  report.role = launch.role;
+  report.role_rank = launch.role_rank;
+  child.spared = false;
+  child.parked = false;
+  --parked_;
+}
+
+void Supervisor::Stop(std::chrono::milliseconds grace, const std::set<int>& spared) {
+  const bool stopping = state_ == State::kStopping || state_ == State::kKilling;
+  bool fewer_spared = false;
+  for (auto& [local_rank, child] : children_) {
+    const bool spare = spared.contains(local_rank) && (!stopping || child->spared);
+    fewer_spared = fewer_spared || (child->spared && !spare && child->process.pid() != 0);
+    child->spared = spare;
+  }
+  if (stopping && !fewer_spared) return;
   grace_ = grace;
   Handle(grace.count() > 0 ? Event::kStop : Event::kStopNow);
 }
 
-void Supervisor::StopNow() { Handle(Event::kStopNow); }
+void Supervisor::StopNow() {
+  for (auto& [local_rank, child] : children_) child->spared = false;
+  Handle(Event::kStopNow);
+}
+
+Supervisor::Child* Supervisor::Living(int local_rank) const {
+  const auto it = children_.find(local_rank);
+  return it == children_.end() || it->second->process.pid() == 0 ? nullptr : it->second.get();
+}
+
+void Supervisor::MayPark(int local_rank) {
+  if (Living(local_rank) != nullptr) some_may_park_ = true;
+}
+
+bool Supervisor::Park(int local_rank) {
+  Child* const child = Living(local_rank);
+  if (child == nullptr || child->report.asked_to_stop) return false;
+  if (std::exchange(child->parked, true)) return true;
+  ++parked_;
+  EndSoonIfOver();
+  return true;
+}
+
+void Supervisor::Drop(int local_rank) {
+  Child* const child = Living(local_rank);
+  if (child == nullptr) return;
+  if (std::exchange(child->parked, false)) --parked_;
+  child->report.asked_to_stop = true;
+  child->signal_sent = SIGKILL;
+  child->process.SignalGroup(SIGKILL);
+}
+
+bool Supervisor::Tell(int local_rank, std::string_view line) {
+  Child* const child = Living(local_rank);
+  return child != nullptr && child->control->Write(line);
+}
+
+void Supervisor::EndSoonIfOver() {
+  if (running_ != parked_ || over_timer_ != 0) return;
+  over_timer_ = loop_.After(std::chrono::milliseconds(0), [this] {
+    over_timer_ = 0;
+    if (running_ == parked_ && state_ != State::kParked) Handle(Event::kLastExit);
+  });
+}
 
 void Supervisor::Handle(Event event) {
   const auto kill_all = [this] {
@@ -145,8 +237,18 @@ void Supervisor::Handle(Event event) {
     state_ = State::kKilling;
     AskToStop(SIGKILL);
   };
-  const auto sweep = [this] {
+  const auto stop = [this] {
+    loop_.Cancel(grace_timer_);
+    state_ = State::kStopping;
+    grace_timer_ = loop_.After(grace_, [this] {
+      grace_timer_ = 0;
+      Handle(Event::kGraceOver);
+    });
+    AskToStop(SIGTERM);
+  };
+  const auto over = [this] {
     loop_.Cancel(std::exchange(grace_timer_, 0));
+    if (parked_ > 0) return FinishGeneration(State::kParked);
     state_ = State::kSweeping;
     sweep_deadline_ = EventLoop::Clock::now() + kSweepLimit;
     ScheduleSweep(std::chrono::milliseconds(0));
@@ -155,27 +257,25 @@ void Supervisor::Handle(Event event) {
     case State::kIdle:
       if (event == Event::kStart) state_ = State::kRunning;
       return;
+    case State::kParked:
+      if (event == Event::kStart) state_ = State::kRunning;
+      if (event != Event::kStop && event != Event::kStopNow) return;
+      if (running_ == 0) return over();
+      event == Event::kStop ? stop() : kill_all();
+      return;
     case State::kRunning:
-      if (event == Event::kStop) {
-        state_ = State::kStopping;
-        grace_timer_ = loop_.After(grace_, [this] {
-          grace_timer_ = 0;
-          Handle(Event::kGraceOver);
-        });
-        AskToStop(SIGTERM);
-      }
+      if (event == Event::kStop) stop();
       if (event == Event::kStopNow) kill_all();
-      if (event == Event::kLastExit) sweep();
+      if (event == Event::kLastExit) over();
       return;
     case State::kStopping:
-      if (event == Event::kStopNow || event == Event::kGraceOver) kill_all();
-      if (event == Event::kLastExit) sweep();
-      return;
     case State::kKilling:
-      if (event == Event::kLastExit) sweep();
+      if (event == Event::kStop) stop();  // those that were spared till now
+      if (event == Event::kStopNow || event == Event::kGraceOver) kill_all();
+      if (event == Event::kLastExit) over();
       return;
     case State::kSweeping:
-      if (event == Event::kSwept) FinishGeneration();
+      if (event == Event::kSwept) FinishGeneration(State::kIdle);
       return;
   }
 }
@@ -183,7 +283,9 @@ void Supervisor::Handle(Event event) {
 void Supervisor::AskToStop(int signal) {
   for (auto& [local_rank, child] : children_) {
     // One that has ended and was not seen to yet ended for a reason of its own.
-    if (child->process.pid() == 0 || child->process.Peek()) continue;
+    if (child->spared || child->process.pid() == 0 || child->process.Peek()) continue;
+    if (child->signal_sent != 0 && signal != SIGKILL) continue;  // it was asked already
+    if (std::exchange(child->parked, false)) --parked_;
     child->report.asked_to_stop = true;
     child->signal_sent = signal;
     child->process.SignalGroup(signal);
@@ -199,74 +301,6 @@ void Supervisor::Signal(int local_rank, int signal) {
 pid_t Supervisor::pid(int local_rank) const {
   const auto it = children_.find(local_rank);
   return it == children_.end() ? 0 : it->second->process.pid();
-}
-
-void Supervisor::PauseOutput() {
-  if (std::exchange(output_paused_, true)) return;
-  // Unwatched rather than watched for nothing: epoll reports a hang-up all the same, and would do so
-  // endlessly.
-  for (auto& [local_rank, child] : children_) {
-    for (const int which : {kOut, kErr}) {
-      if (child->pipes[which]) loop_.Unwatch(child->pipes[which].get());
-    }
-  }
-}
-
-void Supervisor::ResumeOutput() {
-  if (!std::exchange(output_paused_, false)) return;
-  for (auto& [local_rank, child] : children_) {
-    for (const int which : {kOut, kErr}) WatchPipe(*child, which);
-  }
-}
-
-void Supervisor::WatchPipe(Child& child, int which) {
-  if (!child.pipes[which] || (output_paused_ && which != kEvents)) return;
-  const Status status = loop_.Watch(child.pipes[which].get(), EPOLLIN, [this, raw = &child, which](uint32_t) {
-    ReadPipe(*raw, which, kReadBytes);
-  });
-  if (!status.ok())
-    log::Warning("output of rank " + std::to_string(child.report.rank) + ": " + status.message());
-}
-
-// Reads once, at most `limit` bytes; 0 when there is nothing more, now or ever.
-size_t Supervisor::ReadPipe(Child& child, int which, size_t limit) {
-  if (!child.pipes[which]) return 0;
-  ssize_t size;
-  do {
-    size = ::read(child.pipes[which].get(), buffer_.get(), std::min(limit, kReadBytes));
-  } while (size < 0 && errno == EINTR);
-  if (size < 0 && errno == EAGAIN) return 0;
-  if (size <= 0) {
-    ClosePipe(child, which);
-    return 0;
-  }
-  const std::string_view bytes(buffer_.get(), static_cast<size_t>(size));
-  if (which == kEvents) {
-    overlong_event_lines_ += child.event_lines.Feed(bytes, [&](std::string_view line) {
-      if (callbacks_.on_event_line) callbacks_.on_event_line(child.report.local_rank, line);
-    });
-  } else if (callbacks_.on_output) {
-    callbacks_.on_output(child.report.local_rank,
-                         which == kOut ? OutputStream::kStdout : OutputStream::kStderr, bytes);
-  }
-  return bytes.size();
-}
-
-// What is in the pipe now, and not what others who hold it may go on writing.
-void Supervisor::Drain(Child& child, int which) {
-  int waiting = 0;
-  if (!child.pipes[which] || ::ioctl(child.pipes[which].get(), FIONREAD, &waiting) != 0) return;
-  for (size_t left = static_cast<size_t>(std::max(waiting, 0)); left > 0;) {
-    const size_t size = ReadPipe(child, which, left);
-    if (size == 0) return;
-    left -= std::min(left, size);
-  }
-}
-
-void Supervisor::ClosePipe(Child& child, int which) {
-  if (!child.pipes[which]) return;
-  loop_.Unwatch(child.pipes[which].get());
-  child.pipes[which].reset();
 }
 
 void Supervisor::OnSigchld() {
@@ -311,11 +345,14 @@ void Supervisor::OnEnded(Child& child) {
   } else {
     report.reason = end->exit_code == 0 ? ExitReason::kCompleted : ExitReason::kError;
   }
+  // Before it is waited for: its group's number cannot be another's yet. Others are swept with all the rest.
+  if (child.restarts_alone || some_may_park_) child.process.SignalGroup(SIGKILL);
   const std::optional<ExitStatus> status = child.process.TryWait();
   report.exit_code = end->exit_code;
   report.signal = end->signal;
   report.core_dumped = end->core_dumped;
   report.max_rss_bytes = status ? status->max_rss_bytes : 0;
+  if (std::exchange(child.parked, false)) --parked_;
   ReportExit(report);
 }
 
@@ -323,7 +360,8 @@ void Supervisor::ReportExit(ExitReport report) {
   --running_;
   reports_.push_back(std::move(report));
   if (callbacks_.on_exit) callbacks_.on_exit(reports_.back());
-  if (running_ == 0) Handle(Event::kLastExit);
+  if (state_ == State::kParked) return FinishEnded();
+  if (running_ == parked_) Handle(Event::kLastExit);
 }
 
 void Supervisor::ScheduleSweep(std::chrono::milliseconds delay) {
@@ -349,17 +387,21 @@ void Supervisor::Sweep() {
   Handle(Event::kSwept);
 }
 
-void Supervisor::FinishGeneration() {
-  for (auto& [local_rank, child] : children_) {
-    for (int which = 0; which < 3; ++which) {
-      Drain(*child, which);
-      ClosePipe(*child, which);
+void Supervisor::FinishEnded() {
+  for (auto it = children_.begin(); it != children_.end();) {
+    if (it->second->process.pid() != 0) {
+      ++it;
+      continue;
     }
-    const std::string last = child->event_lines.TakeRest();
-    if (!last.empty() && callbacks_.on_event_line) callbacks_.on_event_line(local_rank, last);
+    Finish(*it->second);
+    it = children_.erase(it);
   }
-  children_.clear();
-  state_ = State::kIdle;
+}
+
+void Supervisor::FinishGeneration(State next) {
+  FinishEnded();
+  state_ = next;
+  some_may_park_ = next == State::kParked;
   const std::vector<ExitReport> reports = std::exchange(reports_, {});
   if (callbacks_.on_all_stopped) callbacks_.on_all_stopped(reports);
 }

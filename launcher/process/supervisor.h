@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,10 @@ namespace lockstep::process {
 // each end, stops them, and when the last has ended kills whatever they left behind. Then it is ready for the
 // next generation.
 //
+// A process may outlive its generation: it is parked, which is for the caller to agree upon with it, and goes
+// on in the next one as the process of the same local rank. While some are parked only the process groups of
+// those that ended are killed, and what fled from them when the last of all has ended.
+//
 // It takes every child of this process for its own or for an orphan of its own: while it is not idle nothing
 // else may start processes. It makes this process a child subreaper and blocks SIGCHLD in the calling thread
 // (create it, or a SignalWatcher, before any other thread).
@@ -36,19 +41,24 @@ class Supervisor {
     // One line of the events pipe without its newline, at most contract::kMaxEventBytes.
     std::function<void(int local_rank, std::string_view line)> on_event_line;
     // After everything that the process itself had written. Once for each launch, also for those that could
-    // not be started, in the order of the exits.
+    // not be started, in the order of the exits. Also for a parked one that ends.
     std::function<void(ExitReport& report)> on_exit;
-    // All have ended, nothing of them is left on the machine; reports in the order of the exits.
+    // All have ended, nothing of them is left on the machine; or all that have not are parked. Reports in the
+    // order of the exits, of this generation. After Stop() of parked ones once more.
     std::function<void(const std::vector<ExitReport>& reports)> on_all_stopped;
   };
 
-  //             Start      Stop       StopNow    grace over  last exit   swept
-  // kIdle       →kRunning  –          –          –           –           –
-  // kRunning    refused    →kStopping →kKilling  –           →kSweeping  –
-  // kStopping   refused    –          →kKilling  →kKilling   →kSweeping  –
-  // kKilling    refused    –          –          –           →kSweeping  –
-  // kSweeping   refused    –          –          –           –           →kIdle, on_all_stopped
-  enum class State { kIdle, kRunning, kStopping, kKilling, kSweeping };
+  //             Start      Stop       StopNow    grace over  last exit   last but parked  swept
+  // kIdle       →kRunning  –          –          –           –           –                –
+  // kRunning    refused    →kStopping →kKilling  –           →kSweeping  →kParked         –
+  // kStopping   refused    (spared)   →kKilling  →kKilling   →kSweeping  →kParked         –
+  // kKilling    refused    (spared)   →kKilling  –           →kSweeping  →kParked         –
+  // kParked     →kRunning  →kStopping →kKilling  –           –           –                –
+  // kSweeping   refused    –          –          –           –           –                →kIdle
+  //
+  // on_all_stopped comes with kParked and with kIdle. (spared): →kStopping for those that the Stop before
+  // spared, and this one does not.
+  enum class State { kIdle, kRunning, kStopping, kKilling, kParked, kSweeping };
 
   Supervisor(EventLoop& loop, Callbacks callbacks);
   // Kills what still runs, without callbacks; blocks until it is gone.
@@ -57,14 +67,32 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   // Starts all of them. A process that can't be started is reported by on_exit like one that ended at once;
-  // the others run. kFailedPrecondition when not idle, kInvalidArgument for no launches or a local rank given
-  // twice.
-  Status Start(std::vector<Launch> launches);
+  // the others run. Those of the local ranks in `continued`, which are parked, go on as what their launches
+  // say. kFailedPrecondition when not idle (or parked), and while another parked one lives; kInvalidArgument
+  // for no launches, a local rank given twice, or nobody parked there.
+  Status Start(std::vector<Launch> launches, const std::set<int>& continued = {});
+
+  // Starts one process again that has ended, beside the others of its generation, or as the generation's only
+  // one where all have ended. What its group left behind is killed first. Its output and its exit are
+  // reported as those of the one before. kFailedPrecondition while the processes are being stopped or swept
+  // (try again in on_all_stopped), kInvalidArgument while it runs.
+  Status Restart(const Launch& launch);
 
   // SIGTERM (and SIGCONT, for those that are stopped) to the group of every process, and SIGKILL when `grace`
-  // is over. A grace of 0 is StopNow. Does nothing when already stopping.
-  void Stop(std::chrono::milliseconds grace);
+  // is over. A grace of 0 is StopNow. Does nothing when already stopping. Those of the local ranks in
+  // `spared` are left alone: the generation ends when each of them has ended or is parked.
+  void Stop(std::chrono::milliseconds grace, const std::set<int>& spared = {});
   void StopNow();
+
+  // The process may be parked one day: from now on what a process of this generation that ended has left in
+  // its group is killed at once.
+  void MayPark(int local_rank);
+  // It waits for the next generation. False when it does not run, or is being stopped.
+  bool Park(int local_rank);
+  // SIGKILL to the group of one process, which counts as asking it to stop.
+  void Drop(int local_rank);
+  // Writes to a process's control pipe; false when that cannot be (ControlPipe::Write).
+  bool Tell(int local_rank, std::string_view line);
 
   // Sends `signal` to one process (not its group): SIGABRT for its stacks, say. Doesn't count as asking it to
   // stop.
@@ -87,8 +115,15 @@ class Supervisor {
   enum class Event { kStart, kStop, kStopNow, kGraceOver, kLastExit, kSwept };
 
   Status Prepare();
+  Status CheckStart(const std::vector<Launch>& launches, const std::set<int>& continued) const;
+  Child* Living(int local_rank) const;
   void Handle(Event event);
   void StartOne(const Launch& launch);
+  void Continue(const Launch& launch);
+  // That nobody is left but the parked ones is told from the loop.
+  void EndSoonIfOver();
+  void ReportNotStarted();
+  void Finish(Child& child);
   void AskToStop(int signal);
   void WatchPipe(Child& child, int which);
   size_t ReadPipe(Child& child, int which, size_t limit);
@@ -99,7 +134,8 @@ class Supervisor {
   void ReportExit(ExitReport report);
   void ScheduleSweep(std::chrono::milliseconds delay);
   void Sweep();
-  void FinishGeneration();
+  void FinishEnded();
+  void FinishGeneration(State next);
 
   EventLoop& loop_;
   Callbacks callbacks_;
@@ -109,11 +145,14 @@ class Supervisor {
   bool output_paused_ = false;
   std::map<int, std::unique_ptr<Child>> children_;  // by local rank
   size_t running_ = 0;                              // not reported yet
+  size_t parked_ = 0;                               // of them
+  bool some_may_park_ = false;
   std::vector<ExitReport> reports_;
   std::chrono::milliseconds grace_{0};
   EventLoop::TimerId grace_timer_ = 0;
   EventLoop::TimerId sweep_timer_ = 0;
   EventLoop::TimerId not_started_timer_ = 0;
+  EventLoop::TimerId over_timer_ = 0;
   std::vector<ExitReport> not_started_;
   std::chrono::steady_clock::time_point sweep_deadline_;
   uint64_t overlong_event_lines_ = 0;

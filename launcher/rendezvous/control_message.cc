@@ -13,7 +13,6 @@ using contract::FrameType;
 using contract::FrameWriter;
 
 constexpr size_t kMaxTextBytes = 16 * 1024;
-constexpr size_t kMaxInstanceBytes = 64;
 constexpr uint32_t kMaxReplicas = 4096;
 
 class Writer {
@@ -91,11 +90,14 @@ void Fields(Io& io, FailedMessage& m) {
   io.Number(m.generation);
   io.Number(m.report.process);
   io.Number(m.report.rank);
+  io.Text(m.report.role, kMaxHostBytes);
+  io.Number(m.report.role_rank);
   io.Flag(m.report.own_trainer);
   io.Number(m.report.exit_code);
   io.Number(m.report.signal);
   io.Text(m.report.reason, kMaxTextBytes);
   io.Text(m.report.message, kMaxReportBytes);
+  io.List(m.report.last_lines, [&](std::string& line) { io.Text(line, kMaxLastLineBytes); });
 }
 template <typename Io>
 void Fields(Io& io, DoneMessage& m) {
@@ -125,11 +127,19 @@ void Fields(Io& io, StartMessage& m) {
   });
   io.Text(m.master_address, kMaxHostBytes);
   io.Number(m.master_port);
+  io.Number(m.incarnation);
+}
+template <typename Io>
+void Fields(Io& io, RestartMessage& m) {
+  io.Number(m.generation);
+  io.Number(m.process);
+  io.Number(m.incarnation);
+  io.Number(m.delay_ms);
 }
 template <typename Io>
 void Fields(Io& io, StopMessage& m) {
   io.Number(m.stop.generation);
-  io.Enumeration(m.stop.cause, StopCause::kTerminate);
+  io.Enumeration(m.stop.cause, StopCause::kDone);
   io.Text(m.stop.message, kMaxTextBytes);
 }
 template <typename Io>
@@ -149,6 +159,7 @@ constexpr FrameType TypeOf(const LeavingMessage&) { return FrameType::kLeaving; 
 constexpr FrameType TypeOf(const FinishSeenMessage&) { return FrameType::kFinishSeen; }
 constexpr FrameType TypeOf(const JoinedMessage&) { return FrameType::kJoined; }
 constexpr FrameType TypeOf(const StartMessage&) { return FrameType::kStart; }
+constexpr FrameType TypeOf(const RestartMessage&) { return FrameType::kRestart; }
 constexpr FrameType TypeOf(const StopMessage&) { return FrameType::kStop; }
 constexpr FrameType TypeOf(const FinishMessage&) { return FrameType::kFinish; }
 constexpr FrameType TypeOf(const HeartbeatMessage&) { return FrameType::kHeartbeat; }

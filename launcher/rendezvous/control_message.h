@@ -19,10 +19,11 @@ inline constexpr size_t kMaxControlFrameBytes = 1 << 20;
 inline constexpr size_t kMaxReportBytes = 64 * 1024;
 inline constexpr size_t kMaxDigestBytes = 128;
 inline constexpr size_t kMaxHostBytes = 255;
+inline constexpr size_t kMaxInstanceBytes = 64;
 
 // Follower to leader.
 struct JoinMessage {
-  std::string instance = {};  // random, one a launcher process: tells its return from another's coming
+  std::string instance = {};  // Membership::Options: tells a launcher's return from another's coming
   std::string manifest_digest = {};
   int32_t replicas = 0;
   std::string host = {};  // under which the others reach it; empty: as the leader sees it
@@ -55,6 +56,14 @@ struct StartMessage {
   std::vector<Member> replicas = {};
   std::string master_address = {};
   int32_t master_port = 0;
+  int32_t incarnation = 0;  // of the processes of the one it is sent to
+};
+// One process is started again within the generation.
+struct RestartMessage {
+  int64_t generation = 0;
+  int32_t process = 0;
+  int32_t incarnation = 0;
+  int64_t delay_ms = 0;
 };
 struct StopMessage {
   GenerationStop stop = {};
@@ -69,7 +78,7 @@ struct HeartbeatMessage {};
 
 using ControlMessage = std::variant<JoinMessage, ReadyMessage, StoppedMessage, FailedMessage, DoneMessage,
                                     LeavingMessage, FinishSeenMessage, JoinedMessage, StartMessage,
-                                    StopMessage, FinishMessage, HeartbeatMessage>;
+                                    RestartMessage, StopMessage, FinishMessage, HeartbeatMessage>;
 
 // One frame, header included. Texts over their maximum are cut.
 std::string EncodeControl(const ControlMessage& message);

@@ -14,6 +14,7 @@ constexpr size_t kInstanceBytes = 16;
 int ExitCodeOf(const Status& refusal) {
   const bool usage =
       refusal.code() == StatusCode::kInvalidArgument || refusal.code() == StatusCode::kPermissionDenied;
+  if (refusal.code() == StatusCode::kAborted) return contract::kExitSuperseded;
   return usage ? contract::kExitUsage : contract::kExitRendezvous;
 }
 
@@ -25,10 +26,11 @@ Follower::Follower(Options options)
   link.job = options_.job;
   link.replica = options_.replica;
   link.address = options_.rendezvous;
-  link.join = {.instance = contract::RandomBytes(kInstanceBytes),
-               .manifest_digest = options_.manifest_digest,
-               .replicas = options_.replicas,
-               .host = options_.advertised_host};
+  link.join = {
+      .instance = options_.instance.empty() ? contract::RandomBytes(kInstanceBytes) : options_.instance,
+      .manifest_digest = options_.manifest_digest,
+      .replicas = options_.replicas,
+      .host = options_.advertised_host};
   link.heartbeat = options_.heartbeat;
   link.silence = options_.silence;
   link.handler = {
@@ -115,6 +117,13 @@ void Follower::OnJoined(const std::string& store_id, const std::string& host) {
 void Follower::OnMessage(const ControlMessage& message) {
   if (const auto* start = std::get_if<StartMessage>(&message)) {
     OnStart(*start);
+  } else if (const auto* again = std::get_if<RestartMessage>(&message)) {
+    if (!running_ || !counted_on_ || stop_ || again->generation != generation_) return;
+    Post([this, restart = ProcessRestart{.process = again->process,
+                                         .incarnation = again->incarnation,
+                                         .delay = std::chrono::milliseconds(again->delay_ms)}] {
+      if (!stop_) options_.callbacks.on_restart_process(restart);
+    });
   } else if (const auto* stop = std::get_if<StopMessage>(&message)) {
     if (running_ && counted_on_ && stop->stop.generation == generation_) {
       StopRanks(stop->stop.cause, stop->stop.message);
@@ -148,6 +157,7 @@ void Follower::OnStart(const StartMessage& message) {
   start.store_address =
       contract::FormatHostPort(leader_host_, contract::ParseHostPort(options_.rendezvous)->port);
   start.store_id = store_id_;
+  start.incarnation = message.incarnation;
   Post([this, start] { options_.callbacks.on_start_generation(start); });
 }
 

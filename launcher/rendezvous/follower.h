@@ -24,7 +24,9 @@ class Follower : public Membership {
   void RequestStop(const std::string& message, int exit_code_if_idle) override;
   // Decisions are the leader's: nothing happens here.
   void DecideRestart(Clock::duration) override {}
+  void DecideRestartAlone(const FailureReport&, std::chrono::milliseconds) override {}
   void DecideFinish(int, const std::string&) override {}
+  void Withdraw(int, const std::string&) override {}
   std::string rendezvous_address() const override { return options_.rendezvous; }
 
  private:

@@ -12,6 +12,7 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr int kMaxProcesses = 4096;  // of a replica
+constexpr size_t kSupersededKept = 1024;
 constexpr std::chrono::seconds kNewcomerLimit{
     5};                                          // from the handshake to Join, and from a refusal to the end
 constexpr std::chrono::seconds kFinishLimit{2};  // for the others to say that they have seen the end
@@ -25,14 +26,20 @@ Leader::Leader(Options options)
     : options_(std::move(options)),
       loop_(*options_.loop),
       coordinator_({.replicas = options_.replicas,
+                    .min_replicas = options_.min_replicas,
                     .return_deadline = options_.return_deadline,
-                    .highest_generation = options_.highest_generation},
+                    .elastic_wait = options_.elastic_wait,
+                    .may_grow = options_.may_grow,
+                    .grow_interval = options_.grow_interval,
+                    .highest_generation = options_.highest_generation,
+                    .ends_job = options_.ends_job,
+                    .restarts_alone = options_.restarts_alone},
                    Clock::now()) {}
 
 Result<std::unique_ptr<Membership>> Leader::Create(Options options) {
   std::unique_ptr<Leader> leader(new Leader(std::move(options)));
   const Options& its = leader->options_;
-  StoreServer::Options server{.loop = its.loop, .token = its.token, .job = its.job};
+  StoreServer::Options server{.loop = its.loop, .token = its.token, .job = its.job, .name = its.instance};
   server.address = !its.rendezvous.empty() ? its.rendezvous : its.replicas == 1 ? "127.0.0.1:0" : ":0";
   if (its.replicas > 1) {
     server.on_launcher = [raw = leader.get()](std::unique_ptr<Channel> channel,
@@ -81,13 +88,34 @@ void Leader::RequestStop(const std::string& message, int exit_code_if_idle) {
 
 void Leader::DecideRestart(Clock::duration delay) { Apply(coordinator_.DecideRestart(delay, Clock::now())); }
 
+void Leader::DecideRestartAlone(const FailureReport& failure, std::chrono::milliseconds delay) {
+  Apply(coordinator_.RestartAlone(failure.replica, failure.process, delay));
+}
+
 void Leader::DecideFinish(int exit_code, const std::string& message) {
   Apply(coordinator_.DecideFinish(exit_code, message));
+}
+
+void Leader::Withdraw(int exit_code, const std::string& message) {
+  if (std::exchange(withdrawn_, true)) return;
+  std::vector<int> here;
+  for (const auto& [replica, peer] : peers_) here.push_back(replica);
+  while (!peers_.empty()) RemovePeer(peers_.begin()->first);
+  Apply(coordinator_.DecideFinish(exit_code, message));
+  for (const int replica : here) Apply(coordinator_.Lost(replica, "it is the new replica 0's", Clock::now()));
 }
 
 // --- other launchers
 
 void Leader::OnLauncher(std::unique_ptr<Channel> channel, const contract::PeerIdentity& identity) {
+  if (withdrawn_) return;
+  if (led_ && identity.generation > coordinator_.generation()) {
+    return Withdraw(contract::kExitSuperseded,
+                    "replica " + std::to_string(identity.index) + " has seen generation " +
+                        std::to_string(identity.generation) + ", and this replica 0 knows of " +
+                        std::to_string(coordinator_.generation()) +
+                        ": another replica 0 has taken its place, and this one ends");
+  }
   const NewcomerId id = next_newcomer_++;
   channel->set_max_frame_bytes(kMaxControlFrameBytes);
   channel->set_handler(
@@ -105,16 +133,40 @@ void Leader::RemoveNewcomer(NewcomerId id) {
   newcomers_.erase(it);
 }
 
-Status Leader::MayJoin(int replica, const JoinMessage& join) {
+bool Leader::IsSuperseded(int replica, const std::string& instance) const {
+  return std::find(superseded_.begin(), superseded_.end(), std::pair(replica, instance)) != superseded_.end();
+}
+
+void Leader::SetHolder(int replica, const std::string& instance) {
+  std::string& holder = holders_[replica];
+  if (!holder.empty() && holder != instance) superseded_.emplace_back(replica, holder);
+  if (superseded_.size() > kSupersededKept) superseded_.pop_front();
+  holder = instance;
+}
+
+Status Leader::MayJoin(int replica, const JoinMessage& join, int64_t generation) {
   if (join.manifest_digest != options_.manifest_digest || join.replicas != options_.replicas) {
     return InvalidArgument("replica " + std::to_string(replica) +
                            " was started with another manifest of job " + options_.job +
                            " than replica 0; give both the same file");
   }
   if (finish_) return FailedPrecondition("job " + options_.job + " is over");
-  if (const auto peer = peers_.find(replica);
-      peer != peers_.end() && peer->second.instance == join.instance) {
+  const auto here = peers_.find(replica);
+  // A replica 0 that was started again does not remember who came after whom; but the later one has seen a
+  // later generation. Of one that has seen none nothing is known.
+  const int64_t seen_there = here == peers_.end() ? -1 : coordinator_.highest_generation(replica);
+  const bool comparable = seen_there >= 0 && generation >= 0 && here->second.instance != join.instance;
+  const bool later = comparable && generation > seen_there;
+  const bool earlier = comparable && generation < seen_there;
+  if (earlier || IsSuperseded(replica, join.instance)) {
+    return Aborted("replica " + std::to_string(replica) + " has another launcher now" +
+                   (here == peers_.end() ? "" : ", on " + here->second.host) +
+                   "; this one was replaced, and must end");
+  }
+  if (here != peers_.end() && here->second.instance == join.instance) {
     LosePeer(replica, "it connected anew");
+  } else if (later) {
+    LosePeer(replica, "its successor is here");
   }
   const Status status = coordinator_.MayJoin(replica);
   if (const auto peer = peers_.find(replica); peer != peers_.end()) {
@@ -130,7 +182,7 @@ void Leader::OnJoin(NewcomerId id, const contract::PeerIdentity& identity, std::
   if (join == nullptr) return RemoveNewcomer(id);
 
   const int replica = identity.index;
-  const Status status = MayJoin(replica, *join);
+  const Status status = MayJoin(replica, *join, identity.generation);
   newcomer.channel->Send(EncodeControl(JoinedMessage{status}));
   if (!status.ok()) {
     newcomer.channel->set_handler(
@@ -151,6 +203,7 @@ void Leader::OnJoin(NewcomerId id, const contract::PeerIdentity& identity, std::
       .silence = options_.silence,
       .on_silent = [this, replica] { LosePeer(replica, "silent for " + InSeconds(options_.silence)); }});
   const std::string host = peer.host;
+  SetHolder(replica, peer.instance);
   peers_.insert_or_assign(replica, std::move(peer));
   if (peers_.size() == 1) SendHeartbeats();
   coordinator_.Joined(replica, identity.generation);
@@ -177,7 +230,7 @@ void Leader::OnPeerFrame(int replica, std::string_view body) {
   } else if (const auto* done = std::get_if<DoneMessage>(&message)) {
     Apply(coordinator_.Done(replica, done->generation));
   } else if (const auto* leaving = std::get_if<LeavingMessage>(&message)) {
-    LosePeer(replica, leaving->why);
+    LosePeer(replica, leaving->why, /*leaves=*/true);
   } else if (std::holds_alternative<FinishSeenMessage>(message)) {
     LosePeer(replica, "it has seen the end");
   } else if (!std::holds_alternative<HeartbeatMessage>(message)) {
@@ -185,10 +238,11 @@ void Leader::OnPeerFrame(int replica, std::string_view body) {
   }
 }
 
-void Leader::LosePeer(int replica, const std::string& why) {
-  const std::string host = peers_.at(replica).host;
+void Leader::LosePeer(int replica, const std::string& why, bool leaves) {
+  const std::string what = why + " (" + peers_.at(replica).host + ")";
   RemovePeer(replica);
-  Apply(coordinator_.Lost(replica, why + " (" + host + ")", Clock::now()));
+  const auto now = Clock::now();
+  Apply(leaves ? coordinator_.Leaves(replica, what, now) : coordinator_.Lost(replica, what, now));
   FinishOnceSeen();
 }
 
@@ -235,6 +289,12 @@ std::string Leader::OwnHost() const {
   return host;
 }
 
+std::string Leader::HostOf(int replica) const {
+  const auto peer = peers_.find(replica);
+  // On the same machine as this.
+  return peer == peers_.end() || IsLoopback(peer->second.host) ? OwnHost() : peer->second.host;
+}
+
 void Leader::Do(const Coordinator::Start& start) {
   Result<PortReservation> port = PortReservation::Create();
   if (!port.ok()) {
@@ -242,17 +302,18 @@ void Leader::Do(const Coordinator::Start& start) {
                                            "no port for MASTER_PORT: " + port.status().message()));
   }
   master_port_ = std::move(*port);
+  led_ = true;
 
   StartMessage message{.generation = start.generation, .replicas = {}, .master_address = OwnHost()};
   message.master_port = master_port_->port();
   int world_size = 0;
   for (int replica = 0; replica < options_.replicas; ++replica) {
-    const auto peer = peers_.find(replica);
-    std::string host = peer == peers_.end() ? message.master_address : peer->second.host;
-    if (IsLoopback(host)) host = message.master_address;  // the same machine as this
-    message.replicas.push_back({.replica = replica, .host = host, .processes = start.processes[replica]});
+    if (start.processes[replica] == 0) continue;
+    message.replicas.push_back(
+        {.replica = replica, .host = HostOf(replica), .processes = start.processes[replica]});
     world_size += start.processes[replica];
   }
+  start_ = message;
   // Before anyone can hear of the generation: its ranks connect at once.
   server_->BeginGeneration(start.generation, world_size);
   Broadcast(message);
@@ -267,9 +328,37 @@ void Leader::Do(const Coordinator::Start& start) {
   Post([this, own] { options_.callbacks.on_start_generation(own); });
 }
 
+// The others are not told: who looks for the ranks of one that returned finds them in the store, or by a
+// name.
+void Leader::Do(const Coordinator::Resume& resume) {
+  for (Member& member : start_.replicas) {
+    if (member.replica == resume.replica) member.host = HostOf(resume.replica);
+  }
+  StartMessage message = start_;
+  message.incarnation = resume.incarnation;
+  peers_.at(resume.replica).channel->Send(EncodeControl(message));
+}
+
+void Leader::Do(const Coordinator::RestartProcess& restart) {
+  const ProcessRestart& what = restart.what;
+  if (restart.replica == 0) {
+    return Post([this, what, generation = coordinator_.generation()] {
+      const bool runs = coordinator_.state() == Coordinator::State::kRunning;
+      if (runs && coordinator_.generation() == generation) options_.callbacks.on_restart_process(what);
+    });
+  }
+  peers_.at(restart.replica)
+      .channel->Send(EncodeControl(RestartMessage{.generation = coordinator_.generation(),
+                                                  .process = what.process,
+                                                  .incarnation = what.incarnation,
+                                                  .delay_ms = what.delay.count()}));
+}
+
 void Leader::Do(const Coordinator::Stop& stop) {
   // Ranks that are asked to end may need each other to write a checkpoint.
-  if (stop.what.cause != StopCause::kTerminate) server_->EndGeneration(stop.what.message);
+  const StopCause cause = stop.what.cause;
+  if (cause != StopCause::kTerminate && cause != StopCause::kResize && cause != StopCause::kDone)
+    server_->EndGeneration(stop.what.message);
   Broadcast(StopMessage{stop.what});
   Post([this, what = stop.what] { options_.callbacks.on_stop_generation(what); });
 }

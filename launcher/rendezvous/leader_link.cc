@@ -21,6 +21,7 @@ constexpr milliseconds kLongestPause{1000};
 constexpr milliseconds kFirstLookupPause{2};
 constexpr milliseconds kLongestLookupPause{50};
 constexpr std::chrono::seconds kAttemptLimit{5};
+constexpr size_t kLeftStoresKept = 64;
 constexpr std::chrono::seconds kTakenMargin{
     2};  // beyond the silence after which the leader loses a dead launcher
 
@@ -161,8 +162,19 @@ void LeaderLink::OnHandshakeFrame(std::string_view body) {
   const Result<contract::Welcome> welcome = contract::DecodeWelcome(body);
   if (!welcome.ok()) return Refuse(welcome.status());
   if (!welcome->status.ok()) return Refuse(welcome->status);
+  if (IsLeftStore()) {
+    // An old replica 0 that runs on beside the new one, under the same name. It knows by now which generation
+    // there has been without it.
+    last_error_ = "an old replica 0 answers there (store " + handshake_->store_id() + ")";
+    channel_.reset();
+    return addresses_.empty() ? Retry(Unavailable(last_error_)) : ConnectNext();
+  }
   state_ = State::kAwaitJoined;
   channel_->Send(EncodeControl(options_.join));
+}
+
+bool LeaderLink::IsLeftStore() const {
+  return std::find(left_stores_.begin(), left_stores_.end(), handshake_->store_id()) != left_stores_.end();
 }
 
 void LeaderLink::OnJoined(const Status& status) {
@@ -176,6 +188,11 @@ void LeaderLink::OnJoined(const Status& status) {
   if (!status.ok()) return Refuse(status);
   taken_since_.reset();
   was_joined_ = true;
+  if (store_id_ != handshake_->store_id()) {
+    if (!store_id_.empty()) left_stores_.push_back(store_id_);
+    if (left_stores_.size() > kLeftStoresKept) left_stores_.erase(left_stores_.begin());
+    store_id_ = handshake_->store_id();
+  }
   pause_ = {};
   state_ = State::kJoined;
   loop_.Cancel(std::exchange(attempt_timer_, 0));

@@ -86,6 +86,8 @@ class LeaderLink {
   void OnFrame(std::string_view body);
   void OnHandshakeFrame(std::string_view body);
   void OnJoined(const Status& status);
+  // The store there is one that it has left for another.
+  bool IsLeftStore() const;
   void SendHeartbeats();
   // The attempt came to nothing, or the connection broke: from the beginning, after a pause.
   void Retry(const Status& why);
@@ -100,6 +102,8 @@ class LeaderLink {
   bool was_joined_ = false;
   std::string last_error_;
   std::chrono::milliseconds pause_{0};
+  std::string store_id_;                  // of the store that it is, or was last, a member of
+  std::vector<std::string> left_stores_;  // before that, the oldest first: it does not go back to them
   std::optional<Clock::time_point> taken_since_;  // since when another launcher has had this replica's place
 
   std::unique_ptr<contract::NameLookup> lookup_;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,9 @@ using contract::SocketAddress;
 
 constexpr int kBacklog = 1024;  // the kernel's own limit may be lower
 constexpr std::chrono::seconds kLookupLimit{5};
+// A launcher that was just killed may still be ending, with its port.
+constexpr std::chrono::seconds kEndingLimit{2};
+constexpr std::chrono::milliseconds kTryAgain{20};
 
 SocketAddress Wildcard(int family, uint16_t port) {
   SocketAddress address;
@@ -52,17 +56,32 @@ Result<UniqueFd> BindTo(const SocketAddress& address) {
   return fd;
 }
 
-Result<UniqueFd> BindToAny(const std::vector<SocketAddress>& addresses, bool listening) {
+// `in_use`, where given, tells whether that alone was in the way.
+Result<UniqueFd> BindToAny(const std::vector<SocketAddress>& addresses, bool listening,
+                           bool* in_use = nullptr) {
   Status last = Unavailable("no address");
   for (const SocketAddress& address : addresses) {
+    errno = 0;
     Result<UniqueFd> socket = BindTo(address);
     if (socket.ok() && listening && ::listen(socket->get(), kBacklog) != 0) {
       socket = Status::FromErrno(errno, "listen");
     }
     if (socket.ok()) return socket;
+    if (in_use != nullptr) *in_use = errno == EADDRINUSE;
     last = socket.status();
   }
   return last;
+}
+
+// As BindToAny, listening.
+Result<UniqueFd> ListenOnAny(const std::vector<SocketAddress>& addresses) {
+  const auto deadline = std::chrono::steady_clock::now() + kEndingLimit;
+  while (true) {
+    bool in_use = false;
+    Result<UniqueFd> socket = BindToAny(addresses, /*listening=*/true, &in_use);
+    if (socket.ok() || !in_use || std::chrono::steady_clock::now() > deadline) return socket;
+    std::this_thread::sleep_for(kTryAgain);
+  }
 }
 
 }  // namespace
@@ -81,7 +100,7 @@ Result<Listener> ListenOn(const std::string& address) {
       return Unavailable("rendezvous: cannot listen on " + address + ": " + found.status().message());
     addresses = std::move(*found);
   }
-  Result<UniqueFd> socket = BindToAny(addresses, /*listening=*/true);
+  Result<UniqueFd> socket = ListenOnAny(addresses);
   if (!socket.ok()) {
     return Unavailable("rendezvous: cannot listen on " + address + ": " + socket.status().message() +
                        "; choose another with --rendezvous HOST:PORT (port 0: any that is free)");

@@ -17,7 +17,8 @@ struct Listener {
 
 // Listens on HOST:PORT; an empty host is all addresses, IPv6 and IPv4 where the machine has both; port 0 any
 // that is free. A port that connections of a program that ended still linger on can be had. May block for the
-// lookup of a name, at most 5 s. kUnavailable, with the address in the message, if it cannot be had.
+// lookup of a name, at most 5 s, and for who has the port, which may be about to end, 2 s. kUnavailable, with
+// the address in the message, if it cannot be had.
 Result<Listener> ListenOn(const std::string& address);
 
 // The next connection, non-blocking, not inherited by ranks; an empty descriptor if there is none now.

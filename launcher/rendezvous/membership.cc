@@ -18,6 +18,9 @@ Result<std::unique_ptr<Membership>> Membership::Create(Options options) {
     return InvalidArgument("job name \"" + options.job + "\": expected 1 to " +
                            std::to_string(contract::kMaxJobBytes) + " bytes");
   }
+  if (options.instance.size() > kMaxInstanceBytes) {
+    return InvalidArgument("rendezvous: the launcher's name \"" + options.instance + "\" is too long");
+  }
   if (options.manifest_digest.size() > kMaxDigestBytes || options.advertised_host.size() > kMaxHostBytes) {
     return InvalidArgument("rendezvous: the digest of the manifest or the advertised host is too long");
   }

@@ -3,8 +3,12 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <string>
 #include <utility>
 
+#include "common/contract/digest.h"
 #include "launcher/rendezvous/listener.h"
 #include "launcher/rendezvous/silence_watch.h"
 
@@ -37,6 +41,20 @@ std::string Counted(const std::string& noun, const std::vector<std::string>& nam
 
 }  // namespace
 
+std::string StoreIdOf(const std::string& name) {
+  std::string digits;
+  std::copy_if(name.begin(), name.end(), std::back_inserter(digits), [](char c) { return c != '-'; });
+  const auto is_digit = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+  if (digits.size() != 2 * contract::kStoreIdBytes || !std::all_of(digits.begin(), digits.end(), is_digit)) {
+    digits = contract::Digest(name);
+  }
+  std::string id;
+  for (size_t i = 0; i < contract::kStoreIdBytes; ++i) {
+    id += static_cast<char>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
+  }
+  return id;
+}
+
 // A request whose keys are not all there yet.
 struct StoreServer::Pending {
   StoreRequest request;
@@ -59,7 +77,8 @@ struct StoreServer::Connection {
 StoreServer::StoreServer(Options options)
     : options_(std::move(options)),
       loop_(*options_.loop),
-      store_id_(contract::RandomBytes(contract::kStoreIdBytes)),
+      store_id_(options_.name.empty() ? contract::RandomBytes(contract::kStoreIdBytes)
+                                      : StoreIdOf(options_.name)),
       table_(options_.max_bytes) {}
 
 StoreServer::~StoreServer() {

@@ -21,6 +21,10 @@
 
 namespace lockstep::rendezvous {
 
+// The id of the store of that name, kStoreIdBytes raw bytes: the digits of a name that is a UUID, a digest of
+// any other.
+std::string StoreIdOf(const std::string& name);
+
 // The rendezvous port: it lets in who knows the job's token, serves the store to the ranks of the current
 // generation, and hands connections of launchers to their owner.
 //
@@ -41,6 +45,7 @@ class StoreServer {
     std::string job = {};
     std::string address = "127.0.0.1:0";  // HOST:PORT to listen on; an empty host: all addresses
     OnLauncher on_launcher = {};          // empty: launchers are refused
+    std::string name = {};                // what the store's id is made of; empty: a random id
     Clock::duration handshake_deadline = std::chrono::seconds(5);
     size_t max_half_open = 64;
     size_t max_connections = 4096;
@@ -78,7 +83,7 @@ class StoreServer {
 
   uint16_t port() const { return port_; }
   const std::string& host() const { return host_; }  // numeric; "::" or "0.0.0.0": all addresses
-  std::string store_id() const;                      // hexadecimal digits; new with every object
+  std::string store_id() const;                      // hexadecimal digits
   const Statistics& statistics() const { return statistics_; }
   size_t half_open() const { return half_open_.size(); }
   size_t connections() const { return connections_.size(); }

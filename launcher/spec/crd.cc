@@ -76,6 +76,7 @@ class CrdMaker {
  private:
   void Add(std::string_view name, Json schema, const Facets& facets, const When& when) {
     std::string description(facets.doc);
+    if (facets.live) description += " May change while the job runs.";
     if (!facets.or_else.empty()) description += " Default: " + std::string(facets.or_else) + ".";
     if (!when.words.empty())
       description += " Only with " + std::string(when.field) + ": " + Listed(when.words, "") + ".";

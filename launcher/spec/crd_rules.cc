@@ -1,8 +1,10 @@
 #include "launcher/spec/crd_rules.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/contract/environment.h"
+#include "launcher/spec/schema_default.h"
 
 namespace lockstep::spec {
 
@@ -25,6 +27,7 @@ std::string Replaced(std::string text, const std::vector<std::pair<std::string, 
 
 constexpr size_t kMostExitRules = 32;
 constexpr size_t kMostStages = 64;
+constexpr size_t kMostBoundaries = 64;
 
 // What the rules of a whole spec speak of. CEL has no variables here.
 std::vector<std::pair<std::string, std::string>> SpecWords() {
@@ -46,11 +49,77 @@ std::vector<std::pair<std::string, std::string>> SpecWords() {
   };
 }
 
+// A visitor of fields.h: what may change only while the job is suspended.
+class FixedFields {
+ public:
+  struct Field {
+    std::string_view name;
+    nlohmann::ordered_json fallback;  // what the schema gives one that is not there; null: nothing
+  };
+
+  template <class T>
+  void operator()(std::string_view name, T& member, const Facets& facets, const When& = {}) {
+    if (facets.live) return;
+    fields_.push_back({name, facets.or_else.empty() ? SchemaDefault(member, facets) : nullptr});
+  }
+  void Object(std::string_view name, std::string&, const Facets&, const When& = {}) {
+    fields_.push_back({name, nullptr});
+  }
+  void Ignored(std::string_view, std::string_view) {}
+  bool Wants(bool) const { return true; }
+
+  template <class T>
+  static std::vector<Field> Of(T described) {
+    FixedFields visitor;
+    Describe(visitor, described);
+    return std::move(visitor.fields_);
+  }
+
+ private:
+  std::vector<Field> fields_;
+};
+
+// An update keeps what the pods of a running job are made of. With has() rather than optionals, whose size a
+// server does not know when it bounds the cost of comparing them.
+CelRules TransitionRules() {
+  const std::string message = " changes only while the job is suspended; set suspend: true too";
+  CelRules rules;
+  const auto add = [&](const std::string& field, const std::string& same) {
+    rules.push_back({"self.suspend || oldSelf.suspend || (" + same + ")", field + message});
+  };
+  TrainingJob job;
+  Role worker;
+  std::vector<Role> roles;
+  for (const auto& [name, fallback] : FixedFields::Of(Spec{{&job, &worker, &roles}})) {
+    if (name == "runPolicy") continue;
+    add(std::string(name),
+        Replaced("has($new) == has($old) && (!has($new) || $new == $old)",
+                 {{"$new", "self.$name"}, {"$old", "oldSelf.$name"}, {"$name", std::string(name)}}));
+  }
+  for (const auto& [name, fallback] : FixedFields::Of(RunPolicy())) {
+    std::string same = "($hasNew) == ($hasOld) && (!($hasNew) || $new == $old)";
+    if (!fallback.is_null()) {
+      same = "($hasNew) ? (($hasOld) ? $new == $old : $new == $fallback) : (!($hasOld) || $old == $fallback)";
+    }
+    add("runPolicy." + std::string(name),
+        Replaced(same, {{"$hasNew", "has(self.runPolicy) && has($new)"},
+                        {"$hasOld", "has(oldSelf.runPolicy) && has($old)"},
+                        {"$new", "self.runPolicy.$name"},
+                        {"$old", "oldSelf.runPolicy.$name"},
+                        {"$name", std::string(name)},
+                        {"$fallback",
+                         fallback.is_string() ? "'" + fallback.get<std::string>() + "'" : fallback.dump()}}));
+  }
+  return rules;
+}
+
 }  // namespace
 
 template <>
 CelRules RulesOf(const Devices*) {
   return {
+      {"self.type != 'TPU' || (has(self.accelerator) && has(self.topology))",
+       "type TPU needs accelerator and topology, for example tpu-v5-lite-podslice and 2x4"},
       {"self.type != 'CPU' || !has(self.visible)", "visible chooses among devices, but type is CPU"},
       {"self.type != 'CPU' || self.?memory.?policy.orValue('Growth') == 'Growth'",
        "memory.policy is about a GPU's memory, but type is CPU"},
@@ -75,7 +144,8 @@ CelRules RulesOf(const DeviceMemory*) {
 
 template <>
 CelRules RulesOf(const Role*) {
-  return {{"self.name != 'evaluator' || self.replicas == 1", "there is one evaluator; set replicas: 1"}};
+  return {{"!(self.name in ['evaluator', 'chief']) || self.replicas == 1",
+           "there is one evaluator, and one chief; set replicas: 1"}};
 }
 
 template <>
@@ -111,7 +181,21 @@ CelRules RulesOf(const Strategy*) {
       {"!has(self.stages) || self.stages[0].first == 0", "the first stage begins at layer 0"},
       {"!has(self.stages) || self.stages.all(s, s.first <= s.last)", "a stage ends before it begins"},
       {next, "the stages leave out or repeat a layer"},
+      {"!has(self.stages) || (!has(self.stageMemory) && self.?deviceMap.orValue('Balanced') == 'Balanced')",
+       "the stages are given by hand; leave them out, or deviceMap and stageMemory"},
+      {"self.?deviceMap.orValue('Balanced') == 'Balanced' || has(self.stages) || has(self.stageMemory)",
+       "deviceMap Sequential fills stages up to stageMemory, which is not given"},
   };
+}
+
+template <>
+CelRules RulesOf(const Contrast*) {
+  return {{"self.lower <= self.upper", "lower is more than the largest factor"}};
+}
+
+template <>
+CelRules RulesOf(const Normalization*) {
+  return {{"size(self.mean) == size(self.standardDeviation)", "give one standardDeviation for each mean"}};
 }
 
 template <>
@@ -124,8 +208,47 @@ CelRules RulesOf(const Data*) {
 }
 
 template <>
+CelRules RulesOf(const InnerLayer*) {
+  CelRules rules = {
+      {"self.type != 'Dense' || has(self.units)", "a Dense layer needs units, for example units: 128"},
+      {"self.type != 'Conv2D' || (has(self.filters) && has(self.kernelSize))",
+       "a Conv2D layer needs filters and kernelSize, for example kernelSize: [3, 3]"},
+      {"self.type != 'Activation' || self.activation != 'None'",
+       "an Activation layer needs activation, for example activation: ReLU"},
+      {"self.type != 'Dropout' || has(self.rate)", "a Dropout layer needs rate, for example rate: 0.5"},
+      {"self.type != 'Embedding' || (has(self.inputDim) && has(self.outputDim))",
+       "an Embedding layer needs inputDim and outputDim"},
+  };
+  for (const auto& [field, fallback] :
+       {std::pair("kernelInitializer", "GlorotUniform"), {"biasInitializer", "Zeros"}}) {
+    const std::vector<std::pair<std::string, std::string>> words = {
+        {"$options", std::string("self.") + field + "Options"},
+        {"$is", std::string("self.?") + field + ".orValue('" + fallback + "')"}};
+    const std::string message = std::string(field) + "Options has a number that the initializer has not";
+    rules.push_back(
+        {Replaced("!has($options) || ((!has($options.value) || $is == 'Constant') && "
+                  "(!has($options.minimum) && !has($options.maximum) || $is == 'RandomUniform') && "
+                  "(!has($options.mean) && !has($options.standardDeviation) || "
+                  "$is in ['RandomNormal', 'TruncatedNormal']))",
+                  words),
+         message});
+    rules.push_back(
+        {Replaced("!has($options) || $is != 'RandomUniform' || $options.?minimum.orValue(-0.05) <= "
+                  "$options.?maximum.orValue(0.05)",
+                  words),
+         std::string(field) + "Options: minimum is more than the maximum"});
+  }
+  return rules;
+}
+
+template <>
 CelRules RulesOf(const Layer*) {
-  return {{"self.type != 'Dense' || has(self.units)", "a Dense layer needs units, for example units: 128"}};
+  CelRules rules = RulesOf(static_cast<const InnerLayer*>(nullptr));
+  rules.push_back({"self.type != 'Residual' || has(self.layers)",
+                   "a Residual block adds what its layers make to its inputs; give layers"});
+  rules.push_back({"self.type != 'Residual' || self.activation in ['None', 'ReLU']",
+                   "a Residual block does the activations None and ReLU"});
+  return rules;
 }
 
 template <>
@@ -142,6 +265,18 @@ CelRules RulesOf(const Model*) {
        "one output is one class only; give the last layer a unit for each class, or set loss: "
        "MeanSquaredError"},
   };
+}
+
+template <>
+CelRules RulesOf(const Schedule*) {
+  return {{"self.type != 'Exponential' || has(self.decaySteps)", "Exponential needs decaySteps"},
+          {"self.type != 'Step' || has(self.boundaries)", "Step needs boundaries"},
+          {"self.type != 'Step' || (has(self.learningRates) && has(self.boundaries) && "
+           "size(self.learningRates) == size(self.boundaries))",
+           "give one of the learningRates for each of the boundaries"},
+          {"!has(self.boundaries) || " + Indices(1, kMostBoundaries - 1) +
+               ".all(i, i >= size(self.boundaries) || self.boundaries[i - 1] < self.boundaries[i])",
+           "boundaries are not in order; give steps that rise"}};
 }
 
 template <>
@@ -189,12 +324,18 @@ CelRules RulesOf(const Spec*) {
       {"!has(self.trainer) || (self.?devices.?type.orValue('Auto') != 'TPU' && (!has(self.roles) || "
        "self.roles.all(r, r.?devices.?type.orValue('Auto') != 'TPU')))",
        "TPU is for programs only; the trainer has GPU, CPU and Auto"},
+      {"!has(self.trainer) || !has(self.roles) || self.roles.all(r, r.name != 'chief' && (!has(r.program) || "
+       "r.name == 'evaluator'))",
+       "the roles worker and ps run the trainer: no program of their own, and no chief"},
       {"!has(self.trainer) || $type != 'OneDevice' || ($replicas == 1 && $processes <= 1)",
        "OneDevice is one process; set replicas and processesPerReplica to 1, or another strategy.type"},
       {"!has(self.trainer) || $type != 'Mirrored' || $replicas == 1",
        "Mirrored is for one replica; set strategy.type: MultiWorkerMirrored"},
       {"!has(self.trainer) || $type != 'CentralStorage' || $replicas == 1",
        "CentralStorage is for one replica; set strategy.type: ParameterServer"},
+      {"!has(self.trainer) || $type != 'CentralStorage' || "
+       "self.?strategy.?variables.orValue('Auto') in ['Auto', 'CPU']",
+       "CentralStorage has the variables in one place; set strategy.variables: CPU, or leave it out"},
       {"!has(self.trainer) || $ops != 'NCCL' || !$cpu",
        "crossDeviceOps NCCL sums on GPUs, and devices.type is CPU"},
       {"!has(self.trainer) || !($ops in ['HierarchicalCopy', 'ReductionToOneDevice', 'SharedMemory']) || "
@@ -213,6 +354,11 @@ CelRules RulesOf(const Spec*) {
       {"!has(self.trainer) || !has(self.strategy) || !has(self.strategy.stages) || "
        "self.strategy.stages[size(self.strategy.stages) - 1].last == size(self.trainer.model.layers) - 1",
        "the stages and the model end at the same layer"},
+      {"!has(self.trainer) || $type != 'Pipeline' || self.trainer.gradientAccumulation == 1",
+       "Pipeline cuts its batches itself; leave gradientAccumulation out, or set strategy.microBatches"},
+      {"!has(self.trainer) || !has(self.strategy) || !has(self.strategy.stages) || $processes == 0 || "
+       "$count % size(self.strategy.stages) == 0",
+       "the processes do not make whole pipelines of strategy.stages"},
       {"!has(self.trainer) || $processes == 0 || !($type in ['Mirrored', 'MultiWorkerMirrored']) || "
        "self.trainer.batchSize % $count == 0",
        "the number of processes does not divide trainer.batchSize"},
@@ -222,6 +368,7 @@ CelRules RulesOf(const Spec*) {
   for (const CelRule& rule : rules) {
     spelt.push_back({Replaced(rule.rule, SpecWords()), rule.message});
   }
+  for (CelRule& rule : TransitionRules()) spelt.push_back(std::move(rule));
   return spelt;
 }
 

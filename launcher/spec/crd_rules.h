@@ -34,11 +34,17 @@ CelRules RulesOf(const std::pair<std::string, std::string>*);
 template <>
 CelRules RulesOf(const Strategy*);
 template <>
+CelRules RulesOf(const Contrast*);
+template <>
+CelRules RulesOf(const Normalization*);
+template <>
 CelRules RulesOf(const Data*);
 template <>
 CelRules RulesOf(const Layer*);
 template <>
 CelRules RulesOf(const Model*);
+template <>
+CelRules RulesOf(const Schedule*);
 template <>
 CelRules RulesOf(const Optimizer*);
 template <>

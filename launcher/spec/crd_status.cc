@@ -83,7 +83,8 @@ Json StatusSchema() {
                 {"loss", Field("string", "The loss of the last step.")},
                 {"lastUpdatedTime", Time("When that was read.")}})},
        {"lastFailure", Object("The failure that was seen last, of the process that failed first.",
-                              {{"replica", Count("Its replica.")},
+                              {{"replica", Count("Its replica, counted over all roles.")},
+                               {"role", Field("string", "Its role, in a job of several.")},
                                {"process", Count("Its number within the replica.")},
                                {"exitCode", Count("Its exit code; 128 + n is signal n.")},
                                {"reason", Field("string", "In one CamelCase word: OOMKilled.")},
@@ -96,10 +97,10 @@ Json PrinterColumns() {
           Column("Step", "integer", ".status.progress.step", "Steps that are made."),
           Column("Progress", "integer", ".status.progress.percentage", "The part of the steps, in percent."),
           Column("Throughput", "string", ".status.progress.samplesPerSecond", "Samples a second."),
+          Column("ETA", "integer", ".status.progress.estimatedRemainingSeconds", "Seconds that are left."),
           Column("Restarts", "integer", ".status.restarts", "How often the processes were started again."),
           Column("Age", "date", ".metadata.creationTimestamp", "Since when the job is there."),
           Column("Loss", "string", ".status.progress.loss", "The loss of the last step.", 1),
-          Column("ETA", "integer", ".status.progress.estimatedRemainingSeconds", "Seconds that are left.", 1),
           Column("Strategy", "string", ".spec.strategy.type", "What the processes exchange.", 1)};
 }
 

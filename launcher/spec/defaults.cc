@@ -22,11 +22,11 @@ const Role* Worker(const TrainingJob& job) {
 
 // Keras names a layer after its class in snake case, and counts from the second on. Names that a manifest
 // gives are left out.
-void NameLayers(std::vector<Layer>& layers) {
+void NameLayers(auto& layers) {
   std::set<std::string> taken;
-  for (const Layer& layer : layers) taken.insert(layer.name);
+  for (const auto& layer : layers) taken.insert(layer.name);
   std::map<std::string, int> next;
-  for (Layer& layer : layers) {
+  for (auto& layer : layers) {
     if (!layer.name.empty()) continue;
     std::string base;
     for (size_t i = 0; i < layer.type.size(); ++i) {
@@ -64,6 +64,10 @@ void SetDefaults(TrainingJob& job, const std::function<bool(std::string_view pat
     trainer.optimizer.learning_rate = trainer.optimizer.type == OptimizerType::kAdam ? 0.001 : 0.01;
   }
   NameLayers(trainer.model.layers);
+  for (Layer& layer : trainer.model.layers) {
+    NameLayers(layer.layers);
+    NameLayers(layer.shortcut);
+  }
 }
 
 }  // namespace lockstep::spec

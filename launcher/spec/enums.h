@@ -37,11 +37,15 @@ inline constexpr std::array kNames<Shard> = {Word("None"), Word("Optimizer"), Wo
 template <>
 inline constexpr std::array kNames<PipelineSchedule> = {Word("GPipe"), Word("OneForwardOneBackward")};
 template <>
+inline constexpr std::array kNames<DeviceMap> = {Word("Balanced"), Word("Sequential")};
+template <>
 inline constexpr std::array kNames<Scaling> = {Word("KeepGlobalBatch"), Word("Linear")};
 template <>
 inline constexpr std::array kNames<DataFormat> = {Word("Digits"), Word("IDX"), Word("CIFAR10"), Word("CSV")};
 template <>
-inline constexpr std::array kNames<Activation> = {Word("None"), Word("ReLU")};
+inline constexpr std::array kNames<Activation> = {Word("None"), Word("ReLU"), Word("GELU"), Word("Softmax")};
+template <>
+inline constexpr std::array kNames<Padding> = {Word("Valid"), Word("Same")};
 template <>
 inline constexpr std::array kNames<Loss> = {Word("SparseCategoricalCrossentropy"), Word("MeanSquaredError")};
 template <>
@@ -49,12 +53,18 @@ inline constexpr std::array kNames<Metric> = {Word("Accuracy")};
 template <>
 inline constexpr std::array kNames<OptimizerType> = {Word("SGD"), Word("Adam")};
 template <>
+inline constexpr std::array kNames<ScheduleType> = {Word("Constant"), Word("Step"), Word("Exponential"),
+                                                    Word("Cosine")};
+template <>
 inline constexpr std::array kNames<Precision> = {Word("Float32"), Word("TF32"), Word("BFloat16")};
 template <>
 inline constexpr std::array kNames<Framework> = {Word("None"), Word("TensorFlow"), Word("PyTorch"),
                                                  Word("JAX"),  Word("Horovod"),    Word("MPI")};
 template <>
 inline constexpr std::array kNames<ExitAction> = {Word("Restart"), Word("Fail"), Word("Ignore")};
+template <>
+inline constexpr std::array kNames<GangScheduler> = {Word("None"), Word("Coscheduling"), Word("Volcano"),
+                                                     Word("Workload")};
 template <>
 inline constexpr std::array kNames<CleanPodPolicy> = {Word("None"), Word("Running"), Word("All")};
 
@@ -64,20 +74,29 @@ constexpr std::string_view Name(E value) {
   return kNames<E>[static_cast<size_t>(value)];
 }
 
-// What may stand in trainer.model.layers[].type, and in kernelInitializer. Dense is the only layer that can
-// be trained so far; the others are known so that they are refused by name.
-inline constexpr std::array kLayerTypes = {Word("Dense"),
-                                           Word("Conv2D"),
-                                           Word("MaxPool2D"),
-                                           Word("AveragePool2D"),
-                                           Word("LocalResponseNormalization"),
-                                           Word("BatchNormalization"),
-                                           Word("Dropout"),
-                                           Word("Flatten"),
-                                           Word("GlobalAveragePool2D"),
-                                           Word("Embedding"),
-                                           Word("LayerNormalization")};
-inline constexpr std::array kInitializers = {Word("GlorotUniform"), Word("Zeros")};
-inline constexpr std::array kRoles = {Word("worker"), Word("ps"), Word("evaluator")};
+// What may stand in trainer.model.layers[].type, within a Residual block and outside, and in
+// kernelInitializer.
+inline constexpr std::array kInnerLayerTypes = {Word("Dense"),
+                                                Word("Conv2D"),
+                                                Word("MaxPool2D"),
+                                                Word("AveragePool2D"),
+                                                Word("GlobalAveragePool2D"),
+                                                Word("LocalResponseNormalization"),
+                                                Word("BatchNormalization"),
+                                                Word("LayerNormalization"),
+                                                Word("Activation"),
+                                                Word("Dropout"),
+                                                Word("Flatten"),
+                                                Word("Embedding")};
+inline constexpr auto kLayerTypes = [] {
+  std::array<Word, kInnerLayerTypes.size() + 1> all;
+  for (size_t i = 0; i < kInnerLayerTypes.size(); ++i) all[i] = kInnerLayerTypes[i];
+  all.back() = Word("Residual");
+  return all;
+}();
+inline constexpr std::array kInitializers = {
+    Word("GlorotUniform"), Word("GlorotNormal"), Word("HeUniform"), Word("HeNormal"), Word("TruncatedNormal"),
+    Word("RandomUniform"), Word("RandomNormal"), Word("Constant"),  Word("Zeros"),    Word("Ones")};
+inline constexpr std::array kRoles = {Word("worker"), Word("chief"), Word("ps"), Word("evaluator")};
 
 }  // namespace lockstep::spec

@@ -42,6 +42,7 @@ struct Facets {
   size_t min_items = 0;
   size_t max_items = 1024;            // of a map as well
   bool distinct = false;              // no item twice
+  bool live = false;                  // may change while the job runs; any other only while it is suspended
   bool local_default = false;         // the struct's default is a machine's; in a cluster there is another
   size_t max_size = 1 << 20;          // of a string, in bytes
   std::string_view pattern = {};      // of the whole string: ECMAScript; with max_size, at most 253

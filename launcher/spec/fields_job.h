@@ -50,21 +50,38 @@ void Describe(V& field, Strategy& strategy) {
                 "variables, with "
                 "the role ps; `CentralStorage` the same with the variables in one place of one machine; "
                 "`Pipeline` "
-                "activations between groups of layers.",
+                "activations between groups of layers, on processors or GPUs of one machine.",
          .or_else = "Mirrored for one replica, MultiWorkerMirrored for more"});
   const auto mirrored = If("type", strategy.type, {kMirrored, kMultiWorkerMirrored});
   const auto served = If("type", strategy.type, {kParameterServer});
   const auto pipeline = If("type", strategy.type, {kPipeline});
-  field("crossDeviceOps", strategy.cross_device_ops, {.doc = "What sums the gradients."}, mirrored);
+  field("crossDeviceOps", strategy.cross_device_ops,
+        {.doc =
+             "What sums the gradients. `Auto`: NCCL on GPUs of their own, HierarchicalCopy where some share "
+             "one; SharedMemory on processors of one machine, and Gloo between machines. `NCCL` is for GPUs. "
+             "`HierarchicalCopy` along a tree, and `ReductionToOneDevice` at the first process, are for one "
+             "machine, GPUs or processors. `SharedMemory`, for one machine, and `Gloo` are for processors."},
+        mirrored);
   field(
       "variables", strategy.variables,
-      {.doc =
-           "Where central or served variables live. With `OneDevice`: on which of the GPUs that the process "
-           "sees the layers with their variables are; `CPU` keeps the variables there and computes on the "
-           "GPU."},
+      {.doc = "Where central or served variables live. With `CentralStorage`: on the CPU. With `OneDevice`: "
+              "on which of the GPUs that the process "
+              "sees the layers with their variables are; `CPU` keeps the variables there and computes on the "
+              "GPU."},
       If("type", strategy.type, {kParameterServer, kCentralStorage, kOneDevice}));
-  field("shard", strategy.shard,
-        {.doc = "What is divided over the processes instead of being mirrored in each."}, mirrored);
+  field(
+      "shard", strategy.shard,
+      {.doc =
+           "What is divided over the processes instead of being whole on each, as ZeRO does: `Optimizer` the "
+           "optimizer's state, `Gradients` the gradients as well. On processors those of one machine share "
+           "one copy of the state as it is; `Gradients` makes them exchange parts over Gloo instead. On GPUs "
+           "each has its share."},
+      mirrored);
+  field("copyShards", strategy.copy_shards,
+        {.doc = "Whether the next process, or machine, has a copy of each share of what is divided: one that "
+                "is lost then costs a step at most, and not what came after the last checkpoint. Without, a "
+                "share takes half the memory. On processors."},
+        If("shard", strategy.shard, {Shard::kOptimizer, Shard::kGradients}));
   field("waitFor", strategy.wait_for,
         {.doc = "Gradients that are needed for an update; later ones are dropped. With `synchronous: true`.",
          .or_else = "one of every worker",
@@ -80,23 +97,48 @@ void Describe(V& field, Strategy& strategy) {
        .min = 0,
        .max = 1'000'000},
       served);
-  field("stages", strategy.stages,
-        {.doc = "Which layers each stage has: ranges that follow one another.",
-         .or_else = "stages of about the same work",
-         .min_items = 1,
-         .max_items = 64},
+  field(
+      "stages", strategy.stages,
+      {.doc = "Which layers each stage has, a process each: ranges that follow one another. With a multiple "
+              "of as many processes several pipelines divide the batch.",
+       .or_else = "as `deviceMap` says",
+       .min_items = 1,
+       .max_items = 64},
+      pipeline);
+  field(
+      "deviceMap", strategy.device_map,
+      {.doc = "Where `stages` are not given: `Balanced` makes one for every process (or for every layer with "
+              "variables, where there are fewer), of about the same measured time; `Sequential` fills "
+              "devices with layers in their order, each up to `stageMemory`, and makes as few stages as that "
+              "needs, of those that the processes make whole pipelines of. `lockstep run --dry-run` prints "
+              "what comes of it."},
+      pipeline);
+  field("stageMemory", strategy.stage_memory,
+        {.doc = "The most a stage may take for variables, gradients, optimizer state and activations. Where "
+                "`stages` are not given.",
+         .or_else = "no limit",
+         .min = 1,
+         .max = kMaxMemory,
+         .bytes = true},
         pipeline);
   field("microBatches", strategy.micro_batches,
-        {.doc = "Into how many parts a batch is cut for the pipeline.",
+        {.doc = "Into how many parts a batch, or a pipeline's share of it, is cut.",
          .or_else = "four for every stage",
          .min = 1,
          .max = 1'000'000},
         pipeline);
-  field("schedule", strategy.schedule, {.doc = "In which order a stage works off the parts."}, pipeline);
+  field("schedule", strategy.schedule,
+        {.doc =
+             "In which order a stage works off the parts: `GPipe` all forward, then all backward; "
+             "`OneForwardOneBackward` backward as soon as it can, which keeps no more activations than there "
+             "are stages."},
+        pipeline);
   field("scaling", strategy.scaling,
-        {.doc = "What a change of the number of processes does: `KeepGlobalBatch` nothing to batch and "
-                "learning rate, "
-                "`Linear` scales both."});
+        {.doc = "What an elastic job with fewer replicas than it asks for does: `KeepGlobalBatch` keeps "
+                "batch and learning "
+                "rate, each process takes more samples; `Linear` keeps the samples of a process, and the "
+                "learning rate "
+                "shrinks with the batch."});
 }
 
 template <class V>
@@ -175,11 +217,14 @@ template <class V>
 void Describe(V& field, RunPolicy& policy) {
   constexpr double kYears = 1e9;
   field("maxRestarts", policy.max_restarts,
-        {.doc = "How often the processes are started again before the job has failed.",
+        {.doc = "How often the processes are started again before the job has failed. Agents that run keep "
+                "to the number that they began with.",
          .min = 0,
-         .max = 1'000'000});
+         .max = 1'000'000,
+         .live = true});
   field("restartGracePeriodSeconds", policy.restart_grace_period,
-        {.doc = "How long the survivors of a failure may finish after SIGTERM before the restart kills them.",
+        {.doc = "How long those survivors of a failure that cannot regroup may finish after SIGTERM before "
+                "the restart kills them.",
          .min = 0,
          .max = kYears});
   field("terminationGracePeriodSeconds", policy.termination_grace_period,
@@ -189,21 +234,34 @@ void Describe(V& field, RunPolicy& policy) {
          .or_else = "failures are restarted, but for the trainer's permanent ones",
          .max_items = 32});
   field("activeDeadlineSeconds", policy.active_deadline,
-        {.doc = "The job fails when it has run this long.", .or_else = "never", .min = 1, .max = kYears});
+        {.doc = "The job fails when it has run this long.",
+         .or_else = "never",
+         .min = 1,
+         .max = kYears,
+         .live = true});
   field("scheduleTimeoutSeconds", policy.schedule_timeout,
         {.doc = "A job that is only partly scheduled after this long gives its pods back.",
          .local = "No effect.",
          .or_else = "never",
          .min = 1,
-         .max = kYears});
+         .max = kYears,
+         .live = true});
+  field(
+      "gang", policy.gang,
+      {.doc = "Whose group the pods form, so that none gets a node before `minReplicas`, else all, can: "
+              "`Coscheduling` a PodGroup of scheduler-plugins, `Volcano` one of Volcano, whose scheduler is "
+              "then taken, `Workload` one of Kubernetes' own (scheduling.k8s.io/v1alpha2). Kueue needs none "
+              "of them.",
+       .local = "No effect."});
   field("ttlSecondsAfterFinished", policy.ttl_after_finished,
         {.doc = "A finished job is deleted after this long.",
          .local = "No effect.",
          .or_else = "never",
          .min = 0,
-         .max = kYears});
+         .max = kYears,
+         .live = true});
   field("cleanPodPolicy", policy.clean_pod_policy,
-        {.doc = "Which pods of a finished job are deleted.", .local = "No effect."});
+        {.doc = "Which pods of a finished job are deleted.", .local = "No effect.", .live = true});
   field("progressDeadlineSeconds", policy.progress_deadline,
         {.doc = "A job without a step for this long hangs and is restarted.",
          .or_else = "20 median steps but at least 5 s for the trainer; never for a program without events",
@@ -266,7 +324,7 @@ void Describe(V& field, Spec& spec) {
                 "under `spec` "
                 "are short for one role named worker; the two forms exclude each other.",
          .min_items = 1,
-         .max_items = 3});
+         .max_items = 4});
   DescribeRole(field, *manifest.worker, Without("roles", manifest.roles->empty()));
   field("trainer", job.trainer,
         {.doc = "Lockstep's own trainer and what it trains. Either this or `program`."});
@@ -283,7 +341,8 @@ void Describe(V& field, Spec& spec) {
   field("runPolicy", job.run_policy, {.doc = "Restarts, deadlines, and what happens in the end."});
   field("suspend", job.suspend,
         {.doc = "Whether the job is held back, its pods given up.",
-         .local = "Refused: there is nobody to resume it."});
+         .local = "Refused: there is nobody to resume it.",
+         .live = true});
   Launcher launcher{&job.inject_launcher};
   field("launcher", launcher, {.doc = "How the launcher gets into a pod."});
 }

@@ -42,7 +42,25 @@ void Describe(V& field, Devices& devices) {
   field("type", devices.type,
         {.doc = "What the processes compute on. `Auto` takes GPUs where there are any and else the CPU; "
                 "`TPU` is for "
-                "programs only."});
+                "programs in a cluster only."});
+  field("accelerator", devices.accelerator,
+        {.doc = "Which TPUs, as GKE labels its nodes (`cloud.google.com/gke-tpu-accelerator`): "
+                "`tpu-v5-lite-podslice`.",
+         .or_else = "none",
+         .max_size = 63,
+         .pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+         .shape = "small letters, digits and - (tpu-v5-lite-podslice)"},
+        If("type", devices.type, {DeviceType::kTpu}));
+  field(
+      "topology", devices.topology,
+      {.doc = "The slice's chips along each axis, as GKE labels its nodes "
+              "(`cloud.google.com/gke-tpu-topology`): `2x4`. The role's replicas share them evenly, one for "
+              "each of the slice's machines.",
+       .or_else = "none",
+       .max_size = 20,
+       .pattern = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}(x[1-9][0-9]{0,3})?$",
+       .shape = "numbers with x between (2x4, 2x2x2)"},
+      If("type", devices.type, {DeviceType::kTpu}));
   field("visible", devices.visible,
         {.doc = "The devices to use, in this order: indices, or `GPU-…` or `MIG-…` UUIDs (their beginning is "
                 "enough). "

@@ -17,6 +17,17 @@ void CheckDevices(const TrainingJob& job, const Devices& devices, const std::str
     findings->push_back(
         {type, "TPU is for programs only; the trainer has GPU, CPU and Auto", {"spec.trainer"}});
   }
+  if (devices.type == DeviceType::kTpu && !job.trainer) {
+    if (devices.accelerator.empty()) {
+      findings->push_back({path + ".accelerator",
+                           "is missing; type TPU needs it, for example accelerator: tpu-v5-lite-podslice",
+                           {type}});
+    }
+    if (devices.topology.empty()) {
+      findings->push_back(
+          {path + ".topology", "is missing; type TPU needs it, for example topology: 2x4", {type}});
+    }
+  }
   if (devices.type == DeviceType::kCpu) {
     if (!devices.visible.empty()) {
       findings->push_back({path + ".visible",
@@ -87,8 +98,20 @@ void CheckRoles(const TrainingJob& job, std::vector<Finding>* findings) {
                            "there is a role " + Quoted(role.name) + " before; raise its replicas instead",
                            {}});
     }
-    if (role.name == "evaluator" && role.replicas > 1) {
-      findings->push_back({path + ".replicas", "there is one evaluator; set replicas: 1", {path + ".name"}});
+    if ((role.name == "evaluator" || role.name == "chief") && role.replicas > 1) {
+      findings->push_back(
+          {path + ".replicas", "there is one " + role.name + "; set replicas: 1", {path + ".name"}});
+    }
+    if (job.trainer && role.name == "chief") {
+      findings->push_back(
+          {path + ".name",
+           "chief is a program's, TensorFlow's; the trainer has workers, the first of which leads",
+           {"spec.trainer"}});
+    }
+    if (job.trainer && role.program && role.name != "evaluator") {
+      findings->push_back({path + ".program",
+                           "the role " + role.name + " runs the trainer; leave it out, or spec.trainer",
+                           {"spec.trainer"}});
     }
     CheckDevices(job, role.devices, path + ".devices", findings);
   }

@@ -59,6 +59,17 @@ void CheckReduction(const TrainingJob& job, const Role& worker, std::vector<Find
   }
 }
 
+void CheckCentralStorage(const TrainingJob& job, std::vector<Finding>* findings) {
+  const VariablePlacement variables = job.strategy.variables;
+  if (job.strategy.type != StrategyType::kCentralStorage || variables == VariablePlacement::kAuto ||
+      variables == VariablePlacement::kCpu) {
+    return;
+  }
+  findings->push_back({"spec.strategy.variables",
+                       "CentralStorage has the variables in one place; set CPU, or leave it out",
+                       {kType}});
+}
+
 void CheckParameterServer(const TrainingJob& job, const Role& worker, std::vector<Finding>* findings) {
   const Strategy& strategy = job.strategy;
   const auto has = [&](std::string_view name) {
@@ -97,7 +108,7 @@ void CheckParameterServer(const TrainingJob& job, const Role& worker, std::vecto
   }
 }
 
-void CheckPipeline(const TrainingJob& job, std::vector<Finding>* findings) {
+void CheckPipeline(const TrainingJob& job, const Role& worker, std::vector<Finding>* findings) {
   const Strategy& strategy = job.strategy;
   if (strategy.type != StrategyType::kPipeline) return;
   const Trainer& trainer = *job.trainer;
@@ -108,7 +119,29 @@ void CheckPipeline(const TrainingJob& job, std::vector<Finding>* findings) {
                              std::to_string(trainer.batch_size) + "; choose one of its divisors",
                          {"spec.trainer.batchSize"}});
   }
-  if (!strategy.stages) return;
+  if (strategy.stages && strategy.stage_memory) {
+    findings->push_back({"spec.strategy.stageMemory",
+                         "the stages are given by hand; leave out stageMemory or stages",
+                         {"spec.strategy.stages"}});
+  }
+  if (strategy.device_map == DeviceMap::kSequential && strategy.stages) {
+    findings->push_back({"spec.strategy.deviceMap",
+                         "the stages are given by hand; leave out deviceMap or stages",
+                         {"spec.strategy.stages"}});
+  } else if (strategy.device_map == DeviceMap::kSequential && !strategy.stage_memory) {
+    findings->push_back(
+        {"spec.strategy.deviceMap", "Sequential fills stages up to stageMemory, which is not given", {}});
+  }
+  if (!strategy.stages || strategy.stages->empty()) return;  // (found before)
+  const auto stages = static_cast<int64_t>(strategy.stages->size());
+  const int64_t processes = int64_t{worker.replicas} * worker.processes_per_replica.value_or(0);
+  if (processes % stages != 0) {
+    findings->push_back({"spec.strategy.stages",
+                         std::to_string(processes) + " processes do not make pipelines of " +
+                             std::to_string(stages) + " stages; start a multiple of " +
+                             std::to_string(stages),
+                         {PathOfWorker(job) + ".processesPerReplica"}});
+  }
   int next = 0;
   const int count = static_cast<int>(trainer.model.layers.size());
   for (size_t i = 0; i < strategy.stages->size(); ++i) {
@@ -184,8 +217,9 @@ void CheckStrategy(const TrainingJob& job, std::vector<Finding>* findings) {
   if (!job.trainer || worker == nullptr) return;
   CheckReplicas(job, *worker, findings);
   CheckReduction(job, *worker, findings);
+  CheckCentralStorage(job, findings);
   CheckParameterServer(job, *worker, findings);
-  CheckPipeline(job, findings);
+  CheckPipeline(job, *worker, findings);
   CheckPlacement(job, findings);
 }
 

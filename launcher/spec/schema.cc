@@ -64,6 +64,7 @@ class SchemaMaker {
  private:
   void Add(std::string_view name, Json schema, const Facets& facets, const When& when) {
     std::string description(facets.doc);
+    if (facets.live) description += " May change while the job runs.";
     if (!facets.or_else.empty()) description += " Default: " + std::string(facets.or_else) + ".";
     if (!facets.local.empty()) description += " On one machine: " + std::string(facets.local);
     if (!when.words.empty()) {

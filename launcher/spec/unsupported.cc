@@ -6,6 +6,7 @@
 
 #include "launcher/spec/enums.h"
 #include "launcher/spec/quote.h"
+#include "launcher/spec/roles.h"
 #include "launcher/spec/rules.h"
 
 namespace lockstep::spec {
@@ -23,31 +24,58 @@ class Collector {
   std::vector<Finding> findings_;
 };
 
-void CheckDevices(const Devices& devices, const std::string& path, Collector& found) {
-  found.If(devices.type == DeviceType::kTpu, path + ".type", "TPUs are not found");
+void CheckTpus(const Role& role, const std::string& path, Collector& found) {
+  if (role.devices.type != DeviceType::kTpu) return;
+  found.If(role.processes_per_replica.value_or(1) != 1, path + ".processesPerReplica",
+           "one process has all TPUs of its machine");
+  found.If(TpuChipsOf(role) == 0, path + ".devices.topology",
+           role.devices.topology + " has chips that " + std::to_string(role.replicas) +
+               " replicas do not share evenly, which is not supported");
 }
 
-void CheckStrategy(const Strategy& strategy, Collector& found) {
-  const auto name = [](auto value) { return std::string(Name(value)); };
-  const StrategyType type = strategy.type;
-  found.If(type == StrategyType::kParameterServer || type == StrategyType::kCentralStorage ||
-               type == StrategyType::kPipeline,
-           "spec.strategy.type",
-           name(type) + " is not built; OneDevice, Mirrored and MultiWorkerMirrored are");
-  found.If(strategy.shard != Shard::kNone, "spec.strategy.shard",
-           name(strategy.shard) + " is not built; None is");
-  found.If(strategy.scaling != Scaling::kKeepGlobalBatch, "spec.strategy.scaling",
-           name(strategy.scaling) + " is not built, since no job changes its size; KeepGlobalBatch is");
+void CheckPipeline(const TrainingJob& job, Collector& found) {
+  const Role* const worker = WorkerOf(job);
+  if (job.strategy.type != StrategyType::kPipeline || worker == nullptr) return;
+  found.If(worker->replicas > 1, PathOfWorker(job) + ".replicas",
+           "a pipeline goes from process to process of one machine; set processesPerReplica instead, more "
+           "than one replica is not supported");
+}
+
+// (With soft placement it leaves its GPU idle.)
+void CheckServer(const TrainingJob& job, const Role& role, const std::string& path, Collector& found) {
+  found.If(job.trainer && !role.program && role.name == "ps" && role.devices.type == DeviceType::kGpu &&
+               !role.devices.soft_placement,
+           path + ".devices.type", "servers update variables on processors; set CPU, GPUs are not supported");
+}
+
+// Workers of parameter servers keep no moving statistics together.
+void CheckServedLayer(bool served, const InnerLayer& layer, const std::string& path, Collector& found) {
+  found.If(served && layer.type == "BatchNormalization", path + ".type",
+           "BatchNormalization is not built with ParameterServer");
 }
 
 void CheckTrainer(const TrainingJob& job, const Trainer& trainer, Collector& found) {
-  CheckStrategy(job.strategy, found);
-  found.If(trainer.data.format == DataFormat::kCifar10, "spec.trainer.data.format",
-           "CIFAR10 is not read; Digits, IDX and CSV are");
+  const bool served = job.strategy.type == StrategyType::kParameterServer;
+  const std::string with = " with ParameterServer";
+  const Optimizer& optimizer = trainer.optimizer;
+  found.If(served && optimizer.global_clip_norm.has_value(), "spec.trainer.optimizer.globalClipNorm",
+           "no norm is summed over the servers" + with);
+  found.If(served && optimizer.moving_average && optimizer.moving_average->evaluate,
+           "spec.trainer.optimizer.movingAverage.evaluate",
+           "the average is not evaluated; false can be had" + with);
+  found.If(served && trainer.data.augmentation.has_value(), "spec.trainer.data.augmentation",
+           "images are not augmented" + with);
+  found.If(served && trainer.data.normalization.has_value(), "spec.trainer.data.normalization",
+           "images are not normalised" + with);
+  CheckPipeline(job, found);
   for (size_t i = 0; i < trainer.model.layers.size(); ++i) {
-    const std::string& type = trainer.model.layers[i].type;
-    found.If(type != "Dense", PathTo("spec.trainer.model.layers", i) + ".type",
-             type + " layers are not built; Dense is");
+    const Layer& layer = trainer.model.layers[i];
+    const std::string layer_path = PathTo("spec.trainer.model.layers", i);
+    CheckServedLayer(served, layer, layer_path, found);
+    for (size_t j = 0; j < layer.layers.size(); ++j)
+      CheckServedLayer(served, layer.layers[j], PathTo(layer_path + ".layers", j), found);
+    for (size_t j = 0; j < layer.shortcut.size(); ++j)
+      CheckServedLayer(served, layer.shortcut[j], PathTo(layer_path + ".shortcut", j), found);
   }
 }
 
@@ -68,17 +96,22 @@ std::vector<Finding> UnsupportedFields(const TrainingJob& job) {
   for (size_t i = 0; i < job.roles.size(); ++i) {
     const Role& role = job.roles[i];
     const std::string path = PathOfRole(job, i);
-    found.If(role.name != "worker", path + ".name", "the role " + role.name + " is not run");
-    found.If(role.program.has_value(), path + ".program", "a role has no program of its own");
-    CheckDevices(role.devices, path + ".devices", found);
+    found.If(
+        job.trainer && !role.program && role.name == "evaluator" &&
+            job.strategy.type != StrategyType::kParameterServer,
+        path + ".name",
+        "the trainer has an evaluator beside ParameterServer's workers only; the others evaluate themselves");
+    if (role.program) CheckProgram(*role.program, path + ".program", found);
+    CheckTpus(role, path, found);
+    CheckServer(job, role, path, found);
+    found.If(RestartsAlone(job) && role.devices.memory.enforce == MemoryEnforcement::kMps,
+             path + ".devices.memory.enforce", "MPS does not outlive a process that is started again alone");
   }
+  found.If(job.roles.size() > 1 && job.run_policy.min_replicas, "spec.runPolicy.minReplicas",
+           "a job of several roles does not go on with fewer replicas");
   if (job.trainer) CheckTrainer(job, *job.trainer, found);
   if (job.program) CheckProgram(*job.program, "spec.program", found);
   found.If(job.network.rdma, "spec.network.rdma", "RDMA is not used");
-  const Role* worker = WorkerOf(job);
-  found.If(
-      job.run_policy.min_replicas && worker != nullptr && *job.run_policy.min_replicas < worker->replicas,
-      "spec.runPolicy.minReplicas", "a job does not go on with fewer replicas");
   found.If(job.suspend, "spec.suspend", "a job on one machine is not suspended; stop it instead");
   found.If(job.inject_launcher, "spec.launcher.inject", "nothing is injected on one machine");
   return found.Take();

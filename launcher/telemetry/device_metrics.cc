@@ -19,6 +19,11 @@ struct DeviceMetrics::Families {
                         .Name("lockstep_device_utilization_ratio")
                         .Help("Share of the time in which a kernel ran on the GPU, of any program.")
                         .Register(registry)),
+        peak(prometheus::BuildGauge()
+                 .Name("lockstep_device_peak_flops")
+                 .Help("Floating-point operations of this precision that the GPU can do in a second at its "
+                       "highest clock; only of precisions for which this is known.")
+                 .Register(registry)),
         power(prometheus::BuildGauge()
                   .Name("lockstep_device_power_watts")
                   .Help("Power that the GPU draws.")
@@ -41,6 +46,7 @@ struct DeviceMetrics::Families {
                        .Register(registry)) {}
 
   Family<Gauge>& utilization;
+  Family<Gauge>& peak;
   Family<Gauge>& power;
   Family<Gauge>& temperature;
   Family<Gauge>& throttled;
@@ -57,6 +63,9 @@ void DeviceMetrics::Update(const DeviceSnapshot& device) {
   const std::string index = std::to_string(device.index);
   const prometheus::Labels labels = {{"device", index}};
   if (device.utilization) families_->utilization.Add(labels).Set(*device.utilization);
+  for (const auto& [precision, flops] : device.peak_flops) {
+    families_->peak.Add({{"device", index}, {"precision", precision}}).Set(flops);
+  }
   if (device.power_watts) families_->power.Add(labels).Set(*device.power_watts);
   if (device.temperature) families_->temperature.Add(labels).Set(*device.temperature);
   if (device.ecc_errors) families_->ecc_errors.Add(labels).Set(static_cast<double>(*device.ecc_errors));

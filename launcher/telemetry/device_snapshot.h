@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,9 +19,10 @@ struct DeviceSnapshot {
   int index = 0;  // as nvidia-smi counts; the label `device`
   std::string uuid = {};
   std::string name = {};
-  int64_t memory_bytes = 0;            // of the device
-  std::optional<int64_t> memory_used;  // by all programs on it
-  std::optional<double> utilization;   // 0 … 1
+  int64_t memory_bytes = 0;                       // of the device
+  std::map<std::string, double> peak_flops = {};  // a second, by precision; those that are known
+  std::optional<int64_t> memory_used;             // by all programs on it
+  std::optional<double> utilization;              // 0 … 1
   std::optional<double> power_watts;
   std::optional<double> temperature;        // Celsius
   std::optional<int64_t> ecc_errors;        // uncorrected, since the driver was loaded

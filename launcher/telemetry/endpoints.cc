@@ -1,10 +1,12 @@
 #include "launcher/telemetry/endpoints.h"
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "launcher/telemetry/page.h"
 #include "launcher/telemetry/status_document.h"
-#include "launcher/telemetry/status_page.h"
 
 namespace lockstep::telemetry {
 
@@ -29,24 +31,29 @@ Response Readiness(const JobState& state) {
 
 }  // namespace
 
-void RegisterEndpoints(http::HttpServer& server, const JobState& state, const JobMetrics& metrics) {
+void RegisterEndpoints(http::HttpServer& server, JobState& state, const JobMetrics& metrics,
+                       Viewers& viewers) {
   server.Handle("/healthz", [&state](const Request&) { return Health(state); });
   server.Handle("/readyz", [&state](const Request&) { return Readiness(state); });
   server.Handle("/metrics", [&state, &metrics](const Request& request) {
     const MetricsFormat format = NegotiateMetricsFormat(request.header("accept"));
     return Response{.content_type = std::string(MetricsContentType(format)),
-                    .body = metrics.Render(format, state.Snapshot(Clock::now()).goodput),
-                    .headers = {{"Vary", "Accept"}}};
+                    .body = metrics.Render(format, state.Figures(Clock::now())),
+                    .headers = {{"Vary", "Accept"}},
+                    .compresses = true};
   });
-  server.Handle("/status", [&state](const Request&) {
-    return Response{.content_type = "application/json", .body = StatusDocument(state.Snapshot(Clock::now()))};
+  server.Handle("/status", [&state, &viewers](const Request& request) {
+    const auto now = Clock::now();
+    std::optional<std::vector<CurvePoint>> curve;
+    if (request.parameter("curves") == "1") {
+      viewers.Looked(now);
+      curve = state.curve();
+    }
+    return Response{.content_type = "application/json",
+                    .body = StatusDocument(state.Snapshot(now), curve),
+                    .compresses = true};
   });
-  server.Handle("/", [&state](const Request&) {
-    return Response{.content_type = "text/html; charset=utf-8",
-                    .body = StatusPage(state.Snapshot(Clock::now())),
-                    .headers = {{"Content-Security-Policy", std::string(StatusPagePolicy())},
-                                {"Referrer-Policy", "no-referrer"}}};
-  });
+  ServePage(server, JobPage());
 }
 
 }  // namespace lockstep::telemetry

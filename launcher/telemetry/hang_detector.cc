@@ -21,6 +21,7 @@ bool Announced(RankPhase phase) {
 
 // How long this rank may go without progress; empty: for ever.
 std::optional<Seconds> LimitOf(const HangRule& rule, const RankProgress& rank, double median_step_seconds) {
+  if (rank.phase == RankPhase::kRegrouping) return std::nullopt;  // it waits for the launcher
   if (Announced(rank.phase)) return kAnnouncedPhaseLimit;
   if (!rank.stepped) {
     if (!rule.announces_phases) return std::nullopt;

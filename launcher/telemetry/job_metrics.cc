@@ -4,16 +4,17 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "launcher/telemetry/device_metrics.h"
-#include "launcher/telemetry/open_metrics.h"
 #include "launcher/telemetry/process_metrics.h"
+#include "launcher/telemetry/render_metrics.h"
 
 namespace lockstep::telemetry {
 
@@ -27,8 +28,8 @@ using GaugeFamily = prometheus::Family<Gauge>;
 using HistogramFamily = prometheus::Family<Histogram>;
 
 // In the order of RestartReason.
-constexpr std::array<std::string_view, 7> kReasons = {"ExitCode",    "Signal",       "OOMKilled", "Hang",
-                                                      "ReplicaLost", "DeviceFailed", "Other"};
+constexpr std::array<std::string_view, 8> kReasons = {"ExitCode",    "Signal",       "OOMKilled", "Hang",
+                                                      "ReplicaLost", "DeviceFailed", "Resized",   "Other"};
 
 // What a process may say of its device's memory.
 constexpr std::array<std::string_view, 6> kMemoryKinds = {"used",  "held",    "peak",
@@ -68,6 +69,32 @@ HistogramFamily& AddHistogram(prometheus::Registry& registry, const char* name, 
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
+prometheus::Labels LabelsOf(const RankIdentity& identity) {
+  return {{"role", identity.role},
+          {"replica", std::to_string(identity.replica)},
+          {"process", std::to_string(identity.process)}};
+}
+
+prometheus::ClientMetric Labelled(const prometheus::Labels& labels) {
+  prometheus::ClientMetric metric;
+  for (const auto& [name, value] : labels) metric.label.push_back({.name = name, .value = value});
+  return metric;
+}
+prometheus::ClientMetric GaugeOf(const prometheus::Labels& labels, double value) {
+  prometheus::ClientMetric metric = Labelled(labels);
+  metric.gauge.value = value;
+  return metric;
+}
+prometheus::ClientMetric CounterOf(const prometheus::Labels& labels, double value) {
+  prometheus::ClientMetric metric = Labelled(labels);
+  metric.counter.value = value;
+  return metric;
+}
+prometheus::MetricFamily Gauges(const char* name, const char* help,
+                                std::vector<prometheus::ClientMetric> metrics) {
+  return {.name = name, .help = help, .type = prometheus::MetricType::Gauge, .metric = std::move(metrics)};
+}
+
 }  // namespace
 
 std::string_view RestartReasonName(RestartReason reason) { return kReasons[static_cast<size_t>(reason)]; }
@@ -80,11 +107,13 @@ struct JobMetrics::Impl {
     Counter& collective_bytes;
     Counter& data_wait;
     Counter& flops;
+    bool serves = false;  // variables
   };
   // Of the whole job; only in the launcher of rank 0.
   struct JobSeries {
     Counter& steps;
     Counter& samples;
+    Counter& exposed_communication;
   };
 
   prometheus::Registry registry;
@@ -95,6 +124,8 @@ struct JobMetrics::Impl {
                    "Part of a training step that went into communication and waiting for it.");
   HistogramFamily& checkpoint_duration = AddHistogram(registry, "lockstep_checkpoint_duration_seconds",
                                                       "Time of writing a checkpoint, by result.");
+  CounterFamily& checkpoint_blocking = AddCounter(registry, "lockstep_checkpoint_blocking_seconds_total",
+                                                  "Time that the training stood still for checkpoints.");
   CounterFamily& steps =
       AddCounter(registry, "lockstep_steps_total",
                  "Training steps done by the job, those repeated after a restart included.");
@@ -108,13 +139,24 @@ struct JobMetrics::Impl {
   CounterFamily& flops = AddCounter(registry, "lockstep_model_flops_total",
                                     "Floating-point operations of a process's share of the model.");
   CounterFamily& restarts =
-      AddCounter(registry, "lockstep_restarts_total", "Restarts of all processes in place, by reason.");
-  CounterFamily& lost_work = AddCounter(
-      registry, "lockstep_lost_work_seconds_total",
-      "Time lost to restarts: work that had to be repeated, and the standstill, by the restart's reason.");
+      AddCounter(registry, "lockstep_restarts_total",
+                 "Restarts of all processes in place, by reason; with role: of one of its processes alone.");
+  CounterFamily& exposed_communication =
+      AddCounter(registry, "lockstep_exposed_communication_seconds_total",
+                 "Time of the job's steps that went into communication which no computing hid, without what "
+                 "ranks waited for slower ones.");
   CounterFamily& malformed_events = AddCounter(registry, "lockstep_malformed_events_total",
                                                "Event lines of processes that could not be understood.");
+  CounterFamily& gradients_dropped = AddCounter(registry, "lockstep_gradients_dropped_total",
+                                                "Gradients that came to parameter servers too late, or were "
+                                                "too old, and were not applied; the first server's.");
+  GaugeFamily& gradient_age =
+      AddGauge(registry, "lockstep_gradient_age_updates",
+               "Updates between the parameters of the newest gradient and its own; the first parameter "
+               "server's.");
   GaugeFamily& loss = AddGauge(registry, "lockstep_loss", "Loss of the newest training step's global batch.");
+  GaugeFamily& loss_average =
+      AddGauge(registry, "lockstep_loss_average", "Moving average of the loss over the training steps.");
   GaugeFamily& accuracy = AddGauge(registry, "lockstep_accuracy_ratio", "Accuracy at the newest evaluation.");
   GaugeFamily& learning_rate =
       AddGauge(registry, "lockstep_learning_rate", "Learning rate of the newest training step.");
@@ -151,16 +193,15 @@ JobMetrics::~JobMetrics() = default;
 
 void JobMetrics::AddRank(const RankIdentity& identity) {
   Impl& m = *impl_;
-  const prometheus::Labels labels = {{"role", identity.role},
-                                     {"replica", std::to_string(identity.replica)},
-                                     {"process", std::to_string(identity.process)}};
+  const prometheus::Labels labels = LabelsOf(identity);
   m.ranks.try_emplace(
       identity.rank, Impl::RankSeries{.labels = labels,
                                       .step_duration = m.step_duration.Add(labels, StepBuckets()),
                                       .collective_duration = m.collective_duration.Add(labels, StepBuckets()),
                                       .collective_bytes = m.collective_bytes.Add(labels),
                                       .data_wait = m.data_wait.Add(labels),
-                                      .flops = m.flops.Add(labels)});
+                                      .flops = m.flops.Add(labels),
+                                      .serves = identity.role == "ps"});
   if (identity.device.memory_limit) {
     prometheus::Labels limited = labels;
     limited.emplace("kind", "limit");
@@ -168,12 +209,13 @@ void JobMetrics::AddRank(const RankIdentity& identity) {
   }
   if (identity.rank != 0 || m.job) return;
   m.job = std::make_unique<Impl::JobSeries>(
-      Impl::JobSeries{.steps = m.steps.Add({}), .samples = m.samples.Add({})});
-  // At 0 from the start, so that the first restart is seen as a change.
-  for (const std::string_view reason : kReasons) {
-    m.restarts.Add({{"reason", std::string(reason)}});
-    m.lost_work.Add({{"reason", std::string(reason)}});
-  }
+      Impl::JobSeries{.steps = m.steps.Add({}),
+                      .samples = m.samples.Add({}),
+                      .exposed_communication = m.exposed_communication.Add({})});
+  // At 0 from the start, so that the first restart, or the first failure, is seen as a change.
+  for (const std::string_view reason : kReasons) m.restarts.Add({{"reason", std::string(reason)}});
+  for (const char* result : {"success", "failure"})
+    m.checkpoint_duration.Add({{"result", result}}, CheckpointBuckets());
 }
 
 void JobMetrics::Step(int rank, const contract::StepEvent& event, bool counts_for_job) {
@@ -187,10 +229,15 @@ void JobMetrics::Step(int rank, const contract::StepEvent& event, bool counts_fo
   series.collective_bytes.Increment(static_cast<double>(event.collective_bytes));
   series.data_wait.Increment(event.data_wait_seconds);
   series.flops.Increment(event.flops);
+  if (series.serves) {
+    impl_->gradients_dropped.Add(series.labels).Increment(static_cast<double>(event.gradients_dropped));
+    impl_->gradient_age.Add(series.labels).Set(event.gradient_age);
+  }
   if (!counts_for_job || !impl_->job) return;
   impl_->job->steps.Increment(static_cast<double>(event.steps));
   impl_->job->samples.Increment(static_cast<double>(event.samples));
   impl_->loss.Add({}).Set(event.loss);
+  if (!std::isnan(event.loss_average)) impl_->loss_average.Add({}).Set(event.loss_average);
   impl_->learning_rate.Add({}).Set(event.learning_rate);
 }
 
@@ -202,6 +249,7 @@ void JobMetrics::Checkpoint(const contract::CheckpointEvent& event,
                             std::chrono::system_clock::time_point now) {
   impl_->checkpoint_duration.Add({{"result", event.ok ? "success" : "failure"}}, CheckpointBuckets())
       .Observe(std::max(0.0, event.seconds));
+  impl_->checkpoint_blocking.Add({}).Increment(std::max(0.0, event.blocking_seconds));
   if (!event.ok) return;
   impl_->checkpoint_success.Add({}).Set(std::chrono::duration<double>(now.time_since_epoch()).count());
 }
@@ -221,32 +269,55 @@ void JobMetrics::Restart(RestartReason reason) {
   if (impl_->job) impl_->restarts.Add({{"reason", std::string(RestartReasonName(reason))}}).Increment();
 }
 
-void JobMetrics::LostWork(RestartReason reason, double seconds) {
-  if (impl_->job)
-    impl_->lost_work.Add({{"reason", std::string(RestartReasonName(reason))}}).Increment(seconds);
+void JobMetrics::RestartAlone(RestartReason reason, const std::string& role) {
+  if (!impl_->job) return;
+  impl_->restarts.Add({{"reason", std::string(RestartReasonName(reason))}, {"role", role}}).Increment();
+}
+
+void JobMetrics::ExposedCommunication(double seconds) {
+  if (impl_->job) impl_->job->exposed_communication.Increment(seconds);
 }
 
 void JobMetrics::MalformedEvent() { impl_->malformed_events.Add({}).Increment(); }
 
-std::string JobMetrics::Render(MetricsFormat format, std::optional<double> goodput) const {
+std::string JobMetrics::Render(MetricsFormat format, const JobFigures& figures) const {
   std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
   for (prometheus::MetricFamily& family : CollectProcessMetrics()) families.push_back(std::move(family));
-  if (goodput) {
-    prometheus::ClientMetric metric;
-    metric.gauge.value = *goodput;
-    families.push_back({.name = "lockstep_goodput_ratio",
-                        .help = "Share of the job's time that went into training steps which still count.",
-                        .type = prometheus::MetricType::Gauge,
-                        .metric = {metric}});
+  if (figures.goodput) {
+    families.push_back(Gauges("lockstep_goodput_ratio",
+                              "Share of the job's time that was productive, of what still counts.",
+                              {GaugeOf({}, *figures.goodput)}));
   }
-  // The library's order is that of a hash table.
-  std::sort(families.begin(), families.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  for (prometheus::MetricFamily& family : families) {
-    std::sort(family.metric.begin(), family.metric.end(),
-              [](const auto& a, const auto& b) { return a.label < b.label; });
+  if (figures.time) {
+    families.push_back(
+        Gauges("lockstep_productive_seconds",
+               "Part of the job's time that no reason of lockstep_lost_work_seconds_total has; "
+               "goes down when a restart shows that steps have to be done again.",
+               {GaugeOf({}, figures.time->productive)}));
+    prometheus::MetricFamily lost{
+        .name = "lockstep_lost_work_seconds_total",
+        .help =
+            "Part of the job's time that was not productive, by reason; with lockstep_productive_seconds "
+            "the whole of it.",
+        .type = prometheus::MetricType::Counter,
+        .metric = {}};
+    for (size_t i = 0; i < kLossNames.size(); ++i) {
+      lost.metric.push_back(CounterOf({{"reason", std::string(kLossNames[i])}}, figures.time->lost[i]));
+    }
+    families.push_back(std::move(lost));
   }
-  if (format == MetricsFormat::kOpenMetrics) return WriteOpenMetrics(families);
-  return prometheus::TextSerializer().Serialize(families);
+  std::vector<prometheus::ClientMetric> delays;
+  for (const JobFigures::Delay& delay : figures.delays) {
+    delays.push_back(GaugeOf(LabelsOf(delay.rank), delay.seconds));
+  }
+  if (!delays.empty()) {
+    families.push_back(
+        Gauges("lockstep_straggler_delay_seconds",
+               "Time by which a process's own part of a step, without communication, was longer "
+               "than that of the median process of this launcher; over about a second.",
+               std::move(delays)));
+  }
+  return RenderMetrics(std::move(families), format);
 }
 
 }  // namespace lockstep::telemetry

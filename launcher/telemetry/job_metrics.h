@@ -5,15 +5,26 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/contract/event.h"
 #include "launcher/telemetry/device_snapshot.h"
 #include "launcher/telemetry/rank_phase.h"
+#include "launcher/telemetry/work_ledger.h"
 
 namespace lockstep::telemetry {
 
 // The values of the label `reason`: a closed set.
-enum class RestartReason { kExitCode, kSignal, kOutOfMemory, kHang, kReplicaLost, kDeviceFailed, kOther };
+enum class RestartReason {
+  kExitCode,
+  kSignal,
+  kOutOfMemory,
+  kHang,
+  kReplicaLost,
+  kDeviceFailed,
+  kResized,
+  kOther
+};
 std::string_view RestartReasonName(RestartReason reason);  // "ExitCode", "Signal", "OOMKilled", "Hang", …
 
 // What the info series say.
@@ -22,6 +33,18 @@ struct JobLabels {
   std::string namespace_name;
   std::string strategy;
   std::string framework;
+};
+
+// What is worked out when it is asked for.
+struct JobFigures {
+  struct Delay {
+    RankIdentity rank;
+    double seconds = 0;
+  };
+  // WorkLedger; empty in launchers without rank 0, and goodput before the first step.
+  std::optional<double> goodput = {};
+  std::optional<JobTime> time = {};
+  std::vector<Delay> delays = {};  // RankBalance
 };
 
 enum class MetricsFormat { kPrometheusText, kOpenMetrics };
@@ -54,12 +77,12 @@ class JobMetrics {
   void Memory(int rank, const contract::MemoryEvent& event);
   void Device(const DeviceSnapshot& device);
   void Restart(RestartReason reason);
-  void LostWork(RestartReason reason, double seconds);
+  void RestartAlone(RestartReason reason, const std::string& role);
+  void ExposedCommunication(double seconds);
   void MalformedEvent();
 
-  // The whole exposition, with the process's own metrics as of now. `goodput`: see WorkLedger; empty leaves
-  // it out.
-  std::string Render(MetricsFormat format, std::optional<double> goodput) const;
+  // The whole exposition, with the process's own metrics as of now.
+  std::string Render(MetricsFormat format, const JobFigures& figures) const;
 
  private:
   struct Impl;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace lockstep::telemetry {
@@ -11,6 +12,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kPhases = {"Pending", "Running", "Restarting", "Succeeded",
                                                      "Failed"};
 constexpr std::array<std::string_view, 3> kStates = {"Pending", "Running", "Exited"};
+
+constexpr size_t kMaxLayers = 4096;  // bytes of what a process says of its layers
 
 template <typename... Callables>
 struct Overloaded : Callables... {
@@ -24,12 +27,14 @@ Overloaded(Callables...) -> Overloaded<Callables...>;
 std::string_view JobPhaseName(JobPhase phase) { return kPhases[static_cast<size_t>(phase)]; }
 std::string_view RankStateName(RankState state) { return kStates[static_cast<size_t>(state)]; }
 
-JobState::JobState(JobDescription description, JobMetrics& metrics, TimePoint now)
+JobState::JobState(JobDescription description, JobMetrics& metrics, TimePoint now, RunRecord* record)
     : metrics_(metrics),
+      record_(record),
       started_(now),
       started_wall_(std::chrono::system_clock::now()),
       last_tick_(now.time_since_epoch().count()),
       description_(std::move(description)),
+      balance_(/*in_lockstep=*/description_.strategy != "ParameterServer"),
       ledger_(now) {}
 
 std::chrono::system_clock::time_point JobState::ToWall(TimePoint time) const {
@@ -41,9 +46,12 @@ std::chrono::steady_clock::duration JobState::LoopSilence(TimePoint now) const {
   return std::max(TimePoint::duration::zero(), now - last);
 }
 
-void JobState::GenerationStarted(int generation, TimePoint) {
+void JobState::GenerationStarted(int generation, TimePoint now) {
   const std::lock_guard lock(mutex_);
+  ledger_.Started(now);
   generation_ = generation;
+  generations_.Began(generation, description_.world_size, SecondsAt(now));
+  if (record_ != nullptr) record_->Generation(generation, ToWall(now));
   leader_ = -1;
   meter_.Restart();
   for (auto& [number, rank] : ranks_) {
@@ -61,8 +69,12 @@ void JobState::RankStarted(const RankIdentity& identity, int pid, TimePoint now)
   rank.snapshot.identity = identity;
   rank.snapshot.state = RankState::kRunning;
   rank.snapshot.phase = RankPhase::kStarting;
+  // (One that regrouped goes on as it is.)
+  if (rank.last_pid != 0 && rank.last_pid != pid) rank.snapshot.restarts += 1;
+  rank.last_pid = pid;
   rank.snapshot.pid = pid;
   rank.snapshot.exit_code.reset();
+  rank.snapshot.layers.clear();
   rank.snapshot.memory_bytes.reset();
   rank.snapshot.memory_held.reset();
   rank.snapshot.memory_peak.reset();
@@ -77,7 +89,7 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
   const auto it = ranks_.find(rank_number);
   if (it == ranks_.end()) return;
   Rank& rank = it->second;
-  const bool is_leader = leader_ < 0 || rank_number <= leader_;
+  const bool is_leader = rank.snapshot.identity.steps && (leader_ < 0 || rank_number <= leader_);
   const auto set_phase = [&](RankPhase phase) {
     if (rank.snapshot.phase == phase) return;  // saying the same again is no progress
     rank.snapshot.phase = phase;
@@ -87,7 +99,10 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
 
   std::visit(
       Overloaded{
-          [&](const contract::ReadyEvent&) { set_phase(RankPhase::kTraining); },
+          [&](const contract::ReadyEvent& e) {
+            set_phase(RankPhase::kTraining);
+            rank.snapshot.layers = e.layers.substr(0, kMaxLayers);
+          },
           [&](const contract::PhaseEvent& e) {
             if (const auto phase = ParseRankPhase(e.phase)) set_phase(*phase);
           },
@@ -95,14 +110,13 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
             set_phase(RankPhase::kTraining);
             ApplyStep(rank, e, now);
           },
-          [&](const contract::EvaluationEvent& e) {
-            if (rank_number == 0) metrics_.Evaluation(e);
-            if (!is_leader || e.accuracy < 0 || !progress_) return;
-            progress_->accuracy = e.accuracy;
-            progress_->accuracy_split = e.split;
-            progress_->last_updated = ToWall(now);
+          [&](const contract::EvaluationEvent& e) { ApplyEvaluation(rank, e, is_leader, now); },
+          [&](const contract::CheckpointEvent& e) {
+            metrics_.Checkpoint(e, ToWall(now));
+            if (record_ != nullptr) record_->Checkpoint(e, ToWall(now));
+            ledger_.Lose(Loss::kCheckpoint, e.blocking_seconds, now);
+            balance_.Blocked(e.blocking_seconds);
           },
-          [&](const contract::CheckpointEvent& e) { metrics_.Checkpoint(e, ToWall(now)); },
           [&](const contract::MemoryEvent& e) {
             metrics_.Memory(rank_number, e);
             if (e.kind == "used") rank.snapshot.memory_bytes = e.bytes;
@@ -116,37 +130,82 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
             if (!progress_) progress_.emplace();
             progress_->step = e.step;
             progress_->last_updated = ToWall(now);
+            if (record_ != nullptr) record_->Resumed(e.step, ToWall(now));
           },
           // What it says reaches RankExited's caller through the exit report; here it is only a last sign.
           [&](const contract::ErrorEvent&) {},
+          [&](const contract::RegroupEvent& e) {
+            set_phase(RankPhase::kRegrouping);
+            rank.snapshot.step = e.step;
+          },
       },
       event);
 }
 
+void JobState::ApplyEvaluation(const Rank& rank, const contract::EvaluationEvent& event, bool is_leader,
+                               TimePoint now) {
+  // (Nobody waits for an evaluator.)
+  if (is_leader) ledger_.Lose(Loss::kEvaluation, event.seconds, now);
+  if (EvaluatesForJob(rank)) {
+    metrics_.Evaluation(event);
+    if (record_ != nullptr) record_->Evaluation(event, progress_ ? progress_->step : 0, ToWall(now));
+  } else if (!is_leader) {
+    return;
+  }
+  if (event.accuracy < 0 || !progress_) return;
+  progress_->accuracy = event.accuracy;
+  progress_->accuracy_split = event.split;
+  progress_->last_updated = ToWall(now);
+}
+
+void JobState::ApplyWindow(const std::optional<RankBalance::Window>& window, TimePoint now) {
+  if (!window) return;
+  metrics_.ExposedCommunication(window->exposed);
+  ledger_.Lose(Loss::kDataWait, window->data_wait, now);
+  ledger_.Lose(Loss::kStraggler, window->straggling, now);
+}
+
+void JobState::StopGeneration(Loss until_started, TimePoint now) {
+  ApplyWindow(balance_.End(), now);
+  ledger_.Stopped(now, until_started);
+}
+
 void JobState::ApplyStep(Rank& rank, const contract::StepEvent& event, TimePoint now) {
   const int number = rank.snapshot.identity.rank;
-  metrics_.Step(number, event, number == 0);
+  metrics_.Step(number, event, number == speaker_);
   rank.snapshot.step = event.step;
   rank.snapshot.step_seconds = event.seconds / static_cast<double>(event.steps);
+  rank.snapshot.collective_seconds = event.collective_seconds / static_cast<double>(event.steps);
   rank.last_progress = now;
   rank.stepped = true;
+  if (!rank.snapshot.identity.steps) return;
+  ApplyWindow(balance_.Step(number, event, now), now);
   if (leader_ >= 0 && number > leader_) return;
 
   // Another rank was quicker to report this very step.
   const bool counted_already = leader_ > number && progress_ && event.step <= progress_->step;
   leader_ = number;
   if (!counted_already) {
-    meter_.Step(event.samples, event.seconds, now, event.steps);
-    const double lost = ledger_.Step(event.step, event.seconds, now, event.steps);
-    if (lost > 0) metrics_.LostWork(restart_reason_, lost);
+    const double took = meter_.Step(event.samples, event.seconds, now, event.steps);
+    curve_.Add({.seconds = SecondsAt(now),
+                .step = event.step,
+                .samples = event.samples,
+                .took = took,
+                .loss = event.loss});
+    ledger_.Step(event.step, event.seconds, now, event.steps);
   }
   if (!progress_) progress_.emplace();
   progress_->step = event.step;
   if (event.total_steps > 0) progress_->total_steps = event.total_steps;
   progress_->epoch = event.epoch;
-  progress_->loss = event.loss;
+  progress_->loss = std::isnan(event.loss) ? std::nullopt : std::optional(event.loss);
+  progress_->loss_average = std::isnan(event.loss_average) ? std::nullopt : std::optional(event.loss_average);
   progress_->learning_rate = event.learning_rate;
   progress_->last_updated = ToWall(now);
+  if (record_ == nullptr || !record_->WantsStep(event.step)) return;
+  Progress kept = *progress_;
+  kept.samples_per_second = meter_.samples_per_second();
+  record_->Step(kept, SecondsAt(now));
 }
 
 void JobState::MalformedEvent(int) {
@@ -155,13 +214,14 @@ void JobState::MalformedEvent(int) {
   ++malformed_events_;
 }
 
-void JobState::RankExited(int rank_number, int exit_code, TimePoint) {
+void JobState::RankExited(int rank_number, int exit_code, TimePoint now) {
   const std::lock_guard lock(mutex_);
   const auto it = ranks_.find(rank_number);
   if (it == ranks_.end()) return;
   it->second.snapshot.state = RankState::kExited;
   it->second.snapshot.exit_code = exit_code;
   it->second.snapshot.pid = 0;
+  if (record_ != nullptr) record_->RankExited(rank_number, exit_code, ToWall(now));
 }
 
 void JobState::DeviceRead(DeviceSnapshot device) {
@@ -170,9 +230,15 @@ void JobState::DeviceRead(DeviceSnapshot device) {
   devices_[device.index] = std::move(device);
 }
 
-void JobState::WorldChanged(int world_size, int first_rank, int count) {
+bool JobState::EvaluatesForJob(const Rank& rank) const {
+  const RankIdentity& identity = rank.snapshot.identity;
+  return identity.rank == speaker_ || identity.role == "evaluator";
+}
+
+void JobState::WorldChanged(int world_size, int first_rank, int count, int speaker) {
   const std::lock_guard lock(mutex_);
   description_.world_size = world_size;
+  speaker_ = speaker;
   std::erase_if(ranks_, [&](const auto& entry) {
     return entry.first < first_rank || entry.first >= first_rank + count;
   });
@@ -184,16 +250,53 @@ void JobState::Restarting(RestartReason reason, Failure failure, TimePoint now) 
   phase_ = JobPhase::kRestarting;
   ++restarts_;
   restart_reason_ = reason;
+  generations_.Ended(failure.reason, failure.message, SecondsAt(now));
   failure.time = ToWall(now);
+  if (record_ != nullptr) record_->Restarting(RestartReasonName(reason), &failure, failure.time);
   last_failure_ = std::move(failure);
-  ledger_.Stopped(now);
+  StopGeneration(reason == RestartReason::kReplicaLost ? Loss::kWaitingForResources : Loss::kRestart, now);
+}
+
+void JobState::RestartingAlone(RestartReason reason, Failure failure, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  metrics_.RestartAlone(reason, failure.role);
+  ++restarts_;
+  generations_.RestartedAlone();
+  failure.time = ToWall(now);
+  if (record_ != nullptr) record_->Restarting(RestartReasonName(reason), &failure, failure.time);
+  last_failure_ = std::move(failure);
+}
+
+void JobState::Resizing(TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  metrics_.Restart(RestartReason::kResized);
+  phase_ = JobPhase::kRestarting;
+  restart_reason_ = RestartReason::kResized;
+  generations_.Ended("Resized", "to go on with other replicas", SecondsAt(now));
+  if (record_ != nullptr) record_->Restarting(RestartReasonName(restart_reason_), nullptr, ToWall(now));
+  StopGeneration(Loss::kRestart, now);
+}
+
+void JobState::FailedElsewhere(const std::string& message, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  generations_.Ended("Failure", message, SecondsAt(now));
+}
+
+void JobState::ReplicasLeftOut(std::vector<int> replicas) {
+  const std::lock_guard lock(mutex_);
+  left_out_ = std::move(replicas);
 }
 
 void JobState::Finished(bool succeeded, std::optional<Failure> failure, TimePoint now) {
   const std::lock_guard lock(mutex_);
   phase_ = succeeded ? JobPhase::kSucceeded : JobPhase::kFailed;
   completed_ = now;
-  ledger_.Stopped(now);
+  if (record_ != nullptr) {
+    record_->Finished(succeeded, progress_ ? &*progress_ : nullptr, SecondsAt(now), ToWall(now));
+  }
+  StopGeneration(Loss::kRestart, now);
+  generations_.Ended(failure ? failure->reason : std::string(JobPhaseName(phase_)),
+                     failure ? failure->message : "", SecondsAt(now));
   if (!failure) return;
   failure->time = ToWall(now);
   last_failure_ = std::move(failure);
@@ -202,7 +305,10 @@ void JobState::Finished(bool succeeded, std::optional<Failure> failure, TimePoin
 std::string JobState::WhyNotReady(TimePoint now) const {
   if (phase_ != JobPhase::kRunning) return "the job is " + std::string(JobPhaseName(phase_));
   if (leader_ >= 0) return "";
-  if (description_.reports_steps) return "no step yet in generation " + std::to_string(generation_);
+  const bool steps = std::any_of(ranks_.begin(), ranks_.end(),
+                                 [](const auto& rank) { return rank.second.snapshot.identity.steps; });
+  if (description_.reports_steps && (steps || ranks_.empty()))
+    return "no step yet in generation " + std::to_string(generation_);
   for (const auto& [number, rank] : ranks_) {
     if (rank.snapshot.state == RankState::kExited && rank.snapshot.exit_code == 0) continue;
     if (rank.snapshot.state != RankState::kRunning || now - rank.started < kReadyWithoutSteps) {
@@ -223,9 +329,13 @@ JobSnapshot JobState::Snapshot(TimePoint now) const {
   snapshot.restarts = restarts_;
   snapshot.start_time = started_wall_;
   if (completed_) snapshot.completion_time = ToWall(*completed_);
-  snapshot.elapsed_seconds = std::chrono::duration<double>(end - started_).count();
+  snapshot.elapsed_seconds = SecondsAt(end);
   snapshot.ranks.reserve(ranks_.size());
-  for (const auto& [number, rank] : ranks_) snapshot.ranks.push_back(rank.snapshot);
+  for (const auto& [number, rank] : ranks_) {
+    snapshot.ranks.push_back(rank.snapshot);
+    const auto delay = balance_.delays().find(number);
+    if (delay != balance_.delays().end()) snapshot.ranks.back().delay = delay->second;
+  }
   for (const auto& [index, device] : devices_) snapshot.devices.push_back(device);
   snapshot.progress = progress_;
   if (snapshot.progress) {
@@ -242,18 +352,45 @@ JobSnapshot JobState::Snapshot(TimePoint now) const {
   }
   snapshot.mean_samples_per_second = meter_.mean_samples_per_second();
   snapshot.last_failure = last_failure_;
+  snapshot.time = ledger_.time(end);
   snapshot.goodput = ledger_.goodput(end);
+  snapshot.straggler = balance_.straggler();
+  snapshot.generations = generations_.records();
+  snapshot.generations_forgotten = generations_.forgotten();
   snapshot.malformed_events = malformed_events_;
+  snapshot.left_out = left_out_;
+  snapshot.resizing = phase_ == JobPhase::kRestarting && restart_reason_ == RestartReason::kResized;
   snapshot.ready_reason = WhyNotReady(now);
   snapshot.ready = snapshot.ready_reason.empty();
   return snapshot;
+}
+
+JobFigures JobState::Figures(TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  const TimePoint end = completed_.value_or(now);
+  JobFigures figures;
+  if (ranks_.contains(0)) {
+    figures.goodput = ledger_.goodput(end);
+    figures.time = ledger_.Tell(end);
+  }
+  for (const auto& [number, delay] : balance_.delays()) {
+    const auto rank = ranks_.find(number);
+    if (rank != ranks_.end())
+      figures.delays.push_back({.rank = rank->second.snapshot.identity, .seconds = delay});
+  }
+  return figures;
+}
+
+std::vector<CurvePoint> JobState::curve() const {
+  const std::lock_guard lock(mutex_);
+  return curve_.points();
 }
 
 std::vector<RankProgress> JobState::rank_progress() const {
   const std::lock_guard lock(mutex_);
   std::vector<RankProgress> result;
   for (const auto& [number, rank] : ranks_) {
-    if (rank.snapshot.state != RankState::kRunning) continue;
+    if (rank.snapshot.state != RankState::kRunning || !rank.snapshot.identity.steps) continue;
     result.push_back({.rank = number,
                       .phase = rank.snapshot.phase,
                       .step = rank.snapshot.step,

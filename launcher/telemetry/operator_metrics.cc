@@ -4,13 +4,12 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
-#include "launcher/telemetry/open_metrics.h"
 #include "launcher/telemetry/process_metrics.h"
+#include "launcher/telemetry/render_metrics.h"
 
 namespace lockstep::telemetry {
 
@@ -115,14 +114,7 @@ std::string OperatorMetrics::Render(MetricsFormat format, const std::map<std::st
     phases.metric.push_back(std::move(metric));
   }
   families.push_back(std::move(phases));
-  // The library's order is that of a hash table.
-  std::sort(families.begin(), families.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  for (prometheus::MetricFamily& family : families) {
-    std::sort(family.metric.begin(), family.metric.end(),
-              [](const auto& a, const auto& b) { return a.label < b.label; });
-  }
-  if (format == MetricsFormat::kOpenMetrics) return WriteOpenMetrics(families);
-  return prometheus::TextSerializer().Serialize(families);
+  return RenderMetrics(std::move(families), format);
 }
 
 }  // namespace lockstep::telemetry

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -34,18 +35,40 @@ std::string Truncate(const std::string& text, size_t width) {
   return text;
 }
 
-std::vector<Field> FieldsOf(const Progress& progress, bool running) {
+// "rank 2 Evaluating", "2 ranks Regrouping": those that do not train while others do. Empty: all are alike.
+std::string OthersText(const std::vector<RankSnapshot>& ranks) {
+  std::map<RankPhase, std::vector<int>> by_phase;
+  for (const RankSnapshot& rank : ranks) {
+    if (rank.state == RankState::kRunning && rank.identity.steps) {
+      by_phase[rank.phase].push_back(rank.identity.rank);
+    }
+  }
+  if (by_phase.size() < 2) return {};
+  by_phase.erase(RankPhase::kTraining);
+  const auto& [phase, those] = *by_phase.begin();
+  const std::string who =
+      those.size() == 1 ? "rank " + std::to_string(those.front()) : std::to_string(those.size()) + " ranks";
+  return who + " " + std::string(RankPhaseName(phase));
+}
+
+std::vector<Field> FieldsOf(const JobSnapshot& snapshot) {
+  const Progress& progress = *snapshot.progress;
+  const bool running = snapshot.phase == JobPhase::kRunning;
   std::vector<Field> fields;
   const std::string total = progress.total_steps > 0 ? "/" + std::to_string(progress.total_steps) : "";
   fields.push_back({"step " + std::to_string(progress.step) + total, 6});
   fields.push_back({"epoch " + std::to_string(progress.epoch + 1), 2});
   if (progress.loss) fields.push_back({"loss " + FormatLoss(*progress.loss), 5});
+  if (progress.loss_average) fields.push_back({"mean " + FormatLoss(*progress.loss_average), 0});
   if (progress.accuracy) fields.push_back({"acc " + FormatDecimals(*progress.accuracy, 4), 1});
   if (progress.samples_per_second) {
     fields.push_back({Grouped(std::llround(std::min(*progress.samples_per_second, 1e15))) + " samples/s", 3});
   }
   if (running && progress.remaining_seconds)
     fields.push_back({FormatDuration(*progress.remaining_seconds) + " left", 4});
+  if (const std::string others = OthersText(snapshot.ranks); running && !others.empty()) {
+    fields.push_back({others, 5});
+  }
   return fields;
 }
 
@@ -78,6 +101,7 @@ std::string Bar(double share, size_t width, const ProgressStyle& style) {
 
 // What to say while there is no step to show.
 std::string WaitingText(const JobSnapshot& snapshot) {
+  if (snapshot.resizing) return "going on with other replicas";
   if (snapshot.phase == JobPhase::kRestarting) {
     const std::string why = snapshot.last_failure ? ": " + Printable(snapshot.last_failure->message) : "";
     return "restart " + std::to_string(snapshot.restarts) + why;
@@ -126,7 +150,7 @@ std::string FormatProgressLine(const JobSnapshot& snapshot, const ProgressStyle&
   if (!HasProgress(snapshot)) return Truncate(WaitingText(snapshot), width);
 
   const Progress& progress = *snapshot.progress;
-  std::vector<Field> fields = FieldsOf(progress, snapshot.phase == JobPhase::kRunning);
+  std::vector<Field> fields = FieldsOf(snapshot);
   const auto drop_least = [&] {
     fields.erase(std::min_element(fields.begin(), fields.end(), [](const Field& a, const Field& b) {
       return a.importance < b.importance;
@@ -143,7 +167,7 @@ std::string FormatProgressLine(const JobSnapshot& snapshot, const ProgressStyle&
 
 std::string FormatPlainProgress(const JobSnapshot& snapshot) {
   if (!HasProgress(snapshot)) return WaitingText(snapshot);
-  return Join(FieldsOf(*snapshot.progress, snapshot.phase == JobPhase::kRunning));
+  return Join(FieldsOf(snapshot));
 }
 
 bool ProgressThrottle::ShouldPrint(int64_t step, int64_t total_steps, int64_t epoch,

@@ -20,7 +20,8 @@ struct ProgressStyle {
 };
 
 // For a terminal, without newline or cursor movement:
-//   "━━━━━━━━────────  step 120/392  epoch 1  loss 0.3100  acc 0.954  90,321 samples/s  41 s left"
+//   "━━━━━━━━────────  step 120/392  epoch 1  loss 0.3100  mean 0.3300  acc 0.954  90,321 samples/s  41 s
+//   left"
 // What does not fit is left out, the least important first; before the first step it says what is waited for.
 std::string FormatProgressLine(const JobSnapshot& snapshot, const ProgressStyle& style);
 

@@ -13,10 +13,10 @@ constexpr size_t kRecentSteps = 64;
 
 }  // namespace
 
-void ProgressMeter::Step(int64_t samples, double seconds, TimePoint now, int64_t steps) {
+double ProgressMeter::Step(int64_t samples, double seconds, TimePoint now, int64_t steps) {
   const double gap = last_step_ ? std::chrono::duration<double>(now - *last_step_).count() : seconds;
   last_step_ = now;
-  if (gap <= 0) return;  // of unknown length: it only starts the clock
+  if (gap <= 0) return 0;  // of unknown length: it only starts the clock
 
   if (marks_.empty()) marks_.push_back(total_);
   total_.seconds += gap;
@@ -35,6 +35,7 @@ void ProgressMeter::Step(int64_t samples, double seconds, TimePoint now, int64_t
     recent_[next_recent_] = each;
     next_recent_ = (next_recent_ + 1) % kRecentSteps;
   }
+  return gap;
 }
 
 void ProgressMeter::Restart() {

@@ -17,8 +17,8 @@ class ProgressMeter {
 
   // A step ended now, or the last of `steps` short ones. `seconds` is their own time as the process measured
   // it (0: unknown), used where the time since the step before says nothing: the first one, and the first
-  // after a pause.
-  void Step(int64_t samples, double seconds, TimePoint now, int64_t steps = 1);
+  // after a pause. Returns the seconds of training that it counts for.
+  double Step(int64_t samples, double seconds, TimePoint now, int64_t steps = 1);
   // The time until the next step is not training time.
   void Pause() { last_step_.reset(); }
   // A new generation: the window starts anew, the overall mean goes on.

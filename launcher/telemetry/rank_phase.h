@@ -9,10 +9,11 @@
 namespace lockstep::telemetry {
 
 // What a process says it is doing. kStarting: nothing said yet (a program may never say anything).
-enum class RankPhase { kStarting, kInitializing, kTraining, kEvaluating, kCheckpointing };
+// kRegrouping: said by the event of that name; it waits for the next generation.
+enum class RankPhase { kStarting, kInitializing, kTraining, kEvaluating, kCheckpointing, kRegrouping };
 
 std::string_view RankPhaseName(RankPhase phase);  // "Starting", "Initializing" …
-// Empty for a word that is not a phase.
+// Empty for a word that is not a phase, or none that the event "phase" has.
 std::optional<RankPhase> ParseRankPhase(std::string_view name);
 
 // What a process computes on, and how much of that device's memory it may take.
@@ -33,6 +34,8 @@ struct RankIdentity {
   int replica = 0;
   int process = 0;  // index within the replica
   RankDevice device = {};
+  int role_rank = 0;  // among the processes of its role
+  bool steps = true;  // takes the job's steps; false: serves or evaluates those that do
 };
 
 }  // namespace lockstep::telemetry

@@ -40,6 +40,7 @@ Json ProgressJson(const Progress& progress) {
   if (progress.samples_per_second) json["samplesPerSecond"] = Format("%.0f", *progress.samples_per_second);
   json["epoch"] = progress.epoch;
   if (progress.loss) json["loss"] = Format("%.6g", *progress.loss);
+  if (progress.loss_average) json["lossAverage"] = Format("%.6g", *progress.loss_average);
   if (progress.accuracy) json["accuracy"] = Format("%.4f", *progress.accuracy);
   json["lastUpdatedTime"] = Time(progress.last_updated);
   return json;
@@ -50,11 +51,48 @@ Json FailureJson(const Failure& failure) {
   json["replica"] = failure.replica;
   json["process"] = failure.process;
   if (failure.rank >= 0) json["rank"] = failure.rank;
+  if (!failure.role.empty()) json["role"] = failure.role;
+  if (failure.role_rank >= 0) json["roleRank"] = failure.role_rank;
   if (failure.exit_code) json["exitCode"] = *failure.exit_code;
   json["reason"] = failure.reason;
   json["message"] = failure.message;
   json["time"] = Time(failure.time);
+  if (!failure.last_lines.empty()) json["lastLines"] = failure.last_lines;
   return json;
+}
+
+Json GenerationJson(const GenerationRecord& record) {
+  Json json;
+  json["generation"] = record.generation;
+  json["worldSize"] = record.world_size;
+  json["startSeconds"] = Format("%.3f", record.began);
+  if (record.restarted_alone > 0) json["restartedAlone"] = record.restarted_alone;
+  if (!record.ended) return json;
+  json["endSeconds"] = Format("%.3f", *record.ended);
+  if (!record.reason.empty()) json["reason"] = record.reason;
+  if (!record.message.empty()) json["message"] = record.message;
+  return json;
+}
+
+// To so many digits: the shortest text that says no more than can be seen.
+double Rounded(double value, int digits) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double scale = std::pow(10.0, digits - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
+  return std::isfinite(scale) && scale > 0 ? std::round(value * scale) / scale : value;
+}
+
+Json CurvesJson(const std::vector<CurvePoint>& points) {
+  Json seconds = Json::array(), step = Json::array(), loss = Json::array(), rate = Json::array();
+  for (const CurvePoint& point : points) {
+    seconds.push_back(std::round(point.seconds * 1e3) / 1e3);
+    step.push_back(point.step);
+    loss.push_back(point.loss ? Json(Rounded(*point.loss, 6)) : Json());
+    rate.push_back(point.samples_per_second ? Json(Rounded(*point.samples_per_second, 5)) : Json());
+  }
+  return {{"seconds", std::move(seconds)},
+          {"step", std::move(step)},
+          {"loss", std::move(loss)},
+          {"samplesPerSecond", std::move(rate)}};
 }
 
 Json RankDeviceJson(const RankDevice& device) {
@@ -94,13 +132,20 @@ Json RankJson(const RankSnapshot& rank) {
   Json json;
   json["rank"] = rank.identity.rank;
   json["role"] = rank.identity.role;
+  json["roleRank"] = rank.identity.role_rank;
   json["replica"] = rank.identity.replica;
   json["process"] = rank.identity.process;
   json["state"] = RankStateName(rank.state);
   if (rank.pid > 0) json["pid"] = rank.pid;
+  json["restarts"] = rank.restarts;
+  if (!rank.layers.empty()) json["layers"] = rank.layers;
   json["phase"] = RankPhaseName(rank.phase);
   json["step"] = rank.step;
-  if (rank.step_seconds > 0) json["stepSeconds"] = Format("%.6g", rank.step_seconds);
+  if (rank.step_seconds > 0) {
+    json["stepSeconds"] = Format("%.6g", rank.step_seconds);
+    json["collectiveSeconds"] = Format("%.6g", rank.collective_seconds);
+  }
+  if (rank.delay) json["delaySeconds"] = Format("%.6g", *rank.delay);
   if (rank.memory_bytes) json["memoryBytes"] = *rank.memory_bytes;
   if (!rank.identity.device.type.empty()) json["device"] = RankDeviceJson(rank.identity.device);
   if (!rank.identity.device.memory_policy.empty()) json["memory"] = MemoryJson(rank);
@@ -110,7 +155,7 @@ Json RankJson(const RankSnapshot& rank) {
 
 }  // namespace
 
-std::string StatusDocument(const JobSnapshot& snapshot) {
+std::string StatusDocument(const JobSnapshot& snapshot, const std::optional<std::vector<CurvePoint>>& curve) {
   const JobDescription& description = snapshot.description;
   Json json;
   json["name"] = description.name;
@@ -118,6 +163,9 @@ std::string StatusDocument(const JobSnapshot& snapshot) {
   json["strategy"] = description.strategy;
   json["framework"] = description.framework;
   json["worldSize"] = description.world_size;
+  json["replicas"] = {{"desired", description.replicas},
+                      {"running", description.replicas - static_cast<int>(snapshot.left_out.size())},
+                      {"leftOut", snapshot.left_out}};
   json["phase"] = JobPhaseName(snapshot.phase);
   json["ready"] = snapshot.ready;
   json["attempt"] = description.attempt;
@@ -125,14 +173,30 @@ std::string StatusDocument(const JobSnapshot& snapshot) {
   json["restarts"] = snapshot.restarts;
   json["startTime"] = Time(snapshot.start_time);
   if (snapshot.completion_time) json["completionTime"] = Time(*snapshot.completion_time);
+  json["elapsedSeconds"] = Format("%.3f", snapshot.elapsed_seconds);
   if (snapshot.progress) json["progress"] = ProgressJson(*snapshot.progress);
   if (snapshot.goodput) json["goodput"] = Format("%.4f", *snapshot.goodput);
+  json["productiveSeconds"] = Format("%.3f", snapshot.time.productive);
+  json["lostSeconds"] = Json::object();
+  for (size_t i = 0; i < kLossNames.size(); ++i) {
+    json["lostSeconds"][std::string(kLossNames[i])] = Format("%.3f", snapshot.time.lost[i]);
+  }
+  if (snapshot.straggler) {
+    json["straggler"] = {{"rank", snapshot.straggler->rank},
+                         {"delaySeconds", Format("%.6g", snapshot.straggler->delay)}};
+  }
   if (snapshot.last_failure) json["lastFailure"] = FailureJson(*snapshot.last_failure);
   json["malformedEvents"] = snapshot.malformed_events;
   json["ranks"] = Json::array();
   for (const RankSnapshot& rank : snapshot.ranks) json["ranks"].push_back(RankJson(rank));
   if (!snapshot.devices.empty()) json["devices"] = Json::array();
   for (const DeviceSnapshot& device : snapshot.devices) json["devices"].push_back(DeviceJson(device));
+  json["generations"] = Json::array();
+  for (const GenerationRecord& record : snapshot.generations) {
+    json["generations"].push_back(GenerationJson(record));
+  }
+  if (snapshot.generations_forgotten > 0) json["generationsForgotten"] = snapshot.generations_forgotten;
+  if (curve) json["curves"] = CurvesJson(*curve);
   // What programs wrote need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

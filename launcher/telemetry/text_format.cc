@@ -1,5 +1,7 @@
 #include "launcher/telemetry/text_format.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -60,6 +62,42 @@ std::string FormatLoss(double loss) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%.2e", loss);
   return text.data();
+}
+
+std::string FormatTime(std::chrono::system_clock::time_point time) {
+  const auto since = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
+  const time_t seconds = std::chrono::system_clock::to_time_t(
+      std::chrono::system_clock::time_point(std::chrono::floor<std::chrono::seconds>(since)));
+  tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 32> text;
+  const size_t size = ::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::array<char, 8> fraction;
+  std::snprintf(fraction.data(), fraction.size(), ".%03dZ", static_cast<int>(since.count() % 1000));
+  return std::string(text.data(), size) + fraction.data();
+}
+
+std::vector<std::string> FormatTable(const std::vector<std::string>& heading,
+                                     const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(heading.size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (size_t i = 0; i < heading.size(); ++i) {
+    if (widths[i] > 0) widths[i] = std::max(widths[i], heading[i].size());
+  }
+  std::vector<std::string> lines;
+  const auto add = [&](const std::vector<std::string>& row) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (widths[i] > 0) line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(std::move(line));
+  };
+  add(heading);
+  for (const auto& row : rows) add(row);
+  return lines;
 }
 
 std::string Printable(const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace lockstep::telemetry {
 
@@ -26,51 +27,77 @@ double Interpolate(const std::map<int64_t, double>& by_step, int64_t step) {
 
 }  // namespace
 
-double WorkLedger::UsefulAt(TimePoint time) const { return Seconds(time - *first_step_) - lost_; }
-
-double WorkLedger::Step(int64_t step, double seconds, TimePoint now, int64_t steps) {
-  const int64_t before = step - steps;
-  const TimePoint earliest = stopped_.value_or(start_);
-  const TimePoint began =
-      std::max(earliest,
-               now - std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(seconds)));
-  double newly_lost = 0;
-  if (!first_step_) {
-    first_step_ = began;
-    useful_by_step_[before] = 0;
-  } else if (!generation_has_stepped_) {
-    const double useful = Interpolate(useful_by_step_, before);
-    newly_lost = std::max(0.0, UsefulAt(began) - useful);
-    lost_ += newly_lost;
-    useful_by_step_.erase(useful_by_step_.upper_bound(before), useful_by_step_.end());
-    useful_by_step_[before] = useful;
-  }
-  generation_has_stepped_ = true;
-  stopped_.reset();
-
-  // A long job keeps every 2nd, 4th … step, and its first and newest.
-  if (useful_by_step_.rbegin()->first % stride_ != 0 && useful_by_step_.size() > 1) {
-    useful_by_step_.erase(std::prev(useful_by_step_.end()));
-  }
-  if (useful_by_step_.empty() || step > useful_by_step_.rbegin()->first)
-    useful_by_step_[step] = UsefulAt(now);
-  if (useful_by_step_.size() > kMaxEntries) {
-    stride_ *= 2;
-    for (auto it = std::next(useful_by_step_.begin()); it != std::prev(useful_by_step_.end());) {
-      it = it->first % stride_ == 0 ? std::next(it) : useful_by_step_.erase(it);
-    }
-  }
-  return newly_lost;
+double WorkLedger::ProductiveAt(TimePoint time) const {
+  const double lost = std::accumulate(lost_.begin(), lost_.end(), 0.0);
+  return Seconds((idle_since_ ? std::min(time, *idle_since_) : time) - start_) - lost;
 }
 
-void WorkLedger::Stopped(TimePoint now) {
-  if (!stopped_) stopped_ = now;
-  generation_has_stepped_ = false;
+// What has been waited for until now is counted, and the waiting goes on.
+void WorkLedger::Settle(TimePoint now) {
+  lost_to(idle_) += Seconds(now - *idle_since_);
+  idle_since_ = now;
+}
+
+void WorkLedger::Started(TimePoint now) {
+  if (!idle_since_) return;
+  Settle(now);
+  idle_ = productive_by_step_.empty() ? Loss::kStart : Loss::kRestart;
+}
+
+void WorkLedger::Step(int64_t step, double seconds, TimePoint now, int64_t steps) {
+  const int64_t before = step - steps;
+  if (idle_since_) {
+    const double most = std::max(0.0, Seconds(now - std::max(*idle_since_, told_until_)));
+    const double first_step = std::clamp(seconds, 0.0, most);
+    lost_to(idle_) += Seconds(now - *idle_since_) - first_step;
+    idle_since_.reset();
+    if (productive_by_step_.empty()) {
+      productive_by_step_[before] = 0;
+    } else {
+      const double productive = Interpolate(productive_by_step_, before);
+      lost_to(Loss::kRestart) += std::max(0.0, ProductiveAt(now) - first_step - productive);
+      productive_by_step_.erase(productive_by_step_.upper_bound(before), productive_by_step_.end());
+      productive_by_step_[before] = productive;
+    }
+  }
+
+  // A long job keeps every 2nd, 4th … step, and its first and newest.
+  if (productive_by_step_.rbegin()->first % stride_ != 0 && productive_by_step_.size() > 1) {
+    productive_by_step_.erase(std::prev(productive_by_step_.end()));
+  }
+  if (step > productive_by_step_.rbegin()->first) productive_by_step_[step] = ProductiveAt(now);
+  if (productive_by_step_.size() > kMaxEntries) {
+    stride_ *= 2;
+    for (auto it = std::next(productive_by_step_.begin()); it != std::prev(productive_by_step_.end());) {
+      it = it->first % stride_ == 0 ? std::next(it) : productive_by_step_.erase(it);
+    }
+  }
+}
+
+void WorkLedger::Lose(Loss loss, double seconds, TimePoint now) {
+  lost_to(loss) += std::clamp(seconds, 0.0, std::max(0.0, ProductiveAt(now)));
+}
+
+void WorkLedger::Stopped(TimePoint now, Loss until_started) {
+  if (idle_since_) Settle(now);
+  idle_since_ = now;
+  idle_ = until_started;
+}
+
+JobTime WorkLedger::Tell(TimePoint now) {
+  told_until_ = std::max(told_until_, now);
+  return time(now);
+}
+
+JobTime WorkLedger::time(TimePoint now) const {
+  JobTime time{.productive = std::max(0.0, ProductiveAt(now)), .lost = lost_};
+  if (idle_since_) time.lost[static_cast<size_t>(idle_)] += Seconds(now - *idle_since_);
+  return time;
 }
 
 std::optional<double> WorkLedger::goodput(TimePoint now) const {
-  if (!first_step_ || now <= start_) return std::nullopt;
-  return std::clamp(UsefulAt(stopped_.value_or(now)) / Seconds(now - start_), 0.0, 1.0);
+  if (productive_by_step_.empty() || now <= start_) return std::nullopt;
+  return std::clamp(ProductiveAt(now) / Seconds(now - start_), 0.0, 1.0);
 }
 
 }  // namespace lockstep::telemetry

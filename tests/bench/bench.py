@@ -9,8 +9,11 @@ import subprocess
 import sys
 
 import harness
+import images
 import launching
+import strategies
 import training
+import watching
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -37,13 +40,14 @@ def main() -> None:
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"),
                         help="a folder with MNIST's IDX files; without it generated digits are used")
     parser.add_argument("--with-peers", action="store_true", help="install PyTorch and TensorFlow and measure them")
-    parser.add_argument("--only", choices=["compute", "training", "launching", "manifests"])
+    parser.add_argument("part", nargs="?", choices=["compute", "training", "strategies", "launching", "watching", "manifests"],
+                        help="measure this alone")
     arguments = parser.parse_args()
     data = arguments.data if pathlib.Path(arguments.data).is_dir() else ""
     python = install_peers() if arguments.with_peers else ""
 
     def wanted(part: str) -> bool:
-        return arguments.only in (None, part)
+        return arguments.part in (None, part)
 
     print(f"{machine()}; data: {'MNIST' if data else 'generated digits'}\n")
     limit = None
@@ -54,8 +58,12 @@ def main() -> None:
     rows = []
     if wanted("training"):
         rows += training.measure(arguments.bin, data, training.Peers(python, data), limit)
+    if wanted("strategies"):
+        rows += strategies.measure(arguments.bin) + images.measure(arguments.bin, python)
     if wanted("launching"):
         rows += launching.measure(arguments.bin, data)
+    if wanted("watching"):
+        rows += watching.measure(arguments.bin)
     if rows:
         print()
         harness.print_table(rows)

@@ -7,10 +7,13 @@ measured where the GPU is. PyTorch is measured where Python has it, in the same 
 
 import argparse
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -38,7 +41,8 @@ def library_path(bundled: pathlib.Path) -> str:
         return os.environ.get("LD_LIBRARY_PATH", "")
     folders = [str(bundled)]
     for place in sys.path:
-        folders += sorted({str(library.parent) for pattern in ("libcublasLt.so.13", "libcudart.so.13", "libnccl.so.2")
+        folders += sorted({str(library.parent)
+                           for pattern in ("libcublasLt.so.13", "libcudart.so.13", "libcudnn.so.9", "libnccl.so.2")
                            for library in pathlib.Path(place).glob(f"nvidia/**/{pattern}")})
     return ":".join(folders + [os.environ.get("LD_LIBRARY_PATH", "")])
 
@@ -123,9 +127,9 @@ def mnist_step(binaries: pathlib.Path) -> None:
     grown = graphs["memory_used_after_bytes"] - graphs["memory_used_before_bytes"]
     rows.append(Row("growth of device memory over 10,000 steps", f"{grown:,.0f} bytes", "", "", "0"))
     harness.print_table(rows)
-    print("\nThe products of a step, each alone:\n")
+    print("\nThe parts of a step, each alone; their sum beside the step is what launching and waiting cost:\n")
     for name, value in graphs.items():
-        if name.startswith("product"):
+        if name.startswith(("product_", "kernel_", "kernels_")):
             print(f"- {name}: {value:.2f}")
 
 
@@ -153,20 +157,75 @@ def virtual_devices(binaries: pathlib.Path, data: str, seeds: int) -> None:
 
 def all_reduce(binaries: pathlib.Path, bandwidth: float) -> None:
     print(f"Ranks that share one GPU. The limit is what its memory moves: {bandwidth / 1e9:,.0f} GB/s, measured by copies.\n")
-    for ranks in (2, 4):
-        for ops in ("HierarchicalCopy", "ReductionToOneDevice", "NCCL"):
-            spec = harness.program_spec(ranks, str(binaries / "gpu_bench"), "allreduce", ops, maxRestarts=0)
-            spec["devices"] = {"type": "GPU", "visible": ["0"], "virtual": {"perDevice": ranks}}
-            try:
-                with harness.Run(binaries, spec, quiet=False) as run:
-                    output, _ = run.finish()
-            except RuntimeError as error:
-                print(f"- {ranks} ranks, {ops}: {str(error)[-500:]}")
-                continue
-            for line in re.findall(r"over .*|allreduce_bytes.*", output):
-                print(f"- {ranks} ranks, {ops}: {line}")
-                if match := re.search(r"memory_bytes_per_second (\S+)", line):
-                    print(f"  = {float(match.group(1)) / bandwidth:.2f} of the limit (wanted >= 0.5)")
+    with_mps = [False, True] if shutil.which("nvidia-cuda-mps-control") else [False]
+    if len(with_mps) == 1:
+        print("nvidia-cuda-mps-control is not here: without MPS only, where processes take turns.\n")
+    for ranks, mps, ops in itertools.product((2, 4), with_mps, ("HierarchicalCopy", "ReductionToOneDevice", "NCCL")):
+        what = f"{ranks} ranks{' under MPS' if mps else ''}, {ops}"
+        spec = harness.program_spec(ranks, str(binaries / "gpu_bench"), "allreduce", ops, maxRestarts=0)
+        spec["devices"] = {"type": "GPU", "visible": ["0"], "virtual": {"perDevice": ranks}}
+        if mps:
+            spec["devices"]["memory"] = {"policy": "Fraction", "fraction": round(0.9 / ranks, 3), "enforce": "MPS"}
+        try:
+            with harness.Run(binaries, spec, quiet=False) as run:
+                output, _ = run.finish()
+        except RuntimeError as error:
+            print(f"- {what}: {str(error)[-500:]}")
+            continue
+        for line in re.findall(r"over .*|allreduce_bytes.*", output):
+            print(f"- {what}: {line}")
+            if match := re.search(r"memory_bytes_per_second (\S+)", line):
+                print(f"  = {float(match.group(1)) / bandwidth:.2f} of the limit (wanted >= 0.5)")
+
+
+def faults(binaries: pathlib.Path, data: str) -> None:
+    """Until the launcher has found a fault and starts all ranks again; and until they train again."""
+
+    def disturbed(name: str, disturb, **more) -> Row:
+        spec = harness.mnist_spec(2, data, epochs=2000)
+        spec["devices"] = {"type": "GPU", "visible": ["0"], "virtual": {"perDevice": 2}}
+        spec.update(more)
+        with tempfile.TemporaryDirectory() as checkpoints:
+            spec["trainer"]["checkpoint"] = {"directory": checkpoints, "every": 200}
+            with harness.Run(binaries, spec, quiet=False) as run:
+                until(run, lambda status: status.get("progress", {}).get("step", 0) >= 400)
+                disturb(run.status()["ranks"][1]["pid"])
+                start = time.perf_counter()
+                until(run, lambda status: status["generation"] >= 1)
+                found = time.perf_counter() - start
+                until(run, lambda status: status["ready"] and all(rank["phase"] == "Training" for rank in status["ranks"]))
+                again = time.perf_counter() - start
+        return Row(f"{name}: found; trains again", f"{found:.2f} s", f"{again:.2f} s", "", "found <= 5 s")
+
+    def out_of_memory() -> Row:
+        spec = harness.mnist_spec(1, data)
+        spec["devices"] = {"type": "GPU", "visible": ["0"], "memory": {"policy": "Limit", "limit": "48Mi"}}
+        spec["trainer"]["model"]["layers"].insert(0, {"type": "Dense", "units": 16384})
+        with harness.Run(binaries, spec, quiet=False) as run:
+            until(run, lambda status: status["generation"] >= 1)
+            return Row("out of memory at the start: found, from the start of the job",
+                       f"{time.perf_counter() - run.started:.2f} s", "", "", "<= 5 s")
+
+    harness.print_table([
+        disturbed("a rank killed", lambda pid: os.kill(pid, signal.SIGKILL)),
+        disturbed("a rank stopped, progressDeadlineSeconds: 4", lambda pid: os.kill(pid, signal.SIGSTOP),
+                  runPolicy={"progressDeadlineSeconds": 4}),
+        out_of_memory()])
+
+
+def until(run: harness.Run, done, timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    try:
+        while not done(run.status()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not after {timeout:.0f} s")
+            time.sleep(0.002)
+    except OSError as error:  # (a timeout is one, too)
+        run.process.kill()
+        raise RuntimeError(f"the job did not come so far: {error}\n{run.process.communicate()[0][-2000:]}") from error
+
+
+SECTIONS = ("Tests", "MNIST: a step", "Dense, large: a step", "Four virtual devices of 1 GiB", "All-reduce", "Faults")
 
 
 def main() -> int:
@@ -175,6 +234,7 @@ def main() -> int:
                         help="a folder with bin/, and lib/ where the libraries came along (tools/gpu_bundle.sh)")
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", choices=SECTIONS)
     arguments = parser.parse_args()
     binaries = arguments.bundle.resolve() / "bin"
     os.environ["LD_LIBRARY_PATH"] = library_path(arguments.bundle.resolve() / "lib")
@@ -183,11 +243,13 @@ def main() -> int:
     report = Report()
     print("# Lockstep on a GPU")
     report.section("Machine", machine)
-    report.section("Tests", lambda: tests(binaries))
-    report.section("MNIST: a step", lambda: mnist_step(binaries))
-    report.section("Dense, large: a step", lambda: dense_step(binaries))
-    report.section("Four virtual devices of 1 GiB", lambda: virtual_devices(binaries, data, arguments.seeds))
-    report.section("All-reduce", lambda: all_reduce(binaries, figures(call([binaries / "gpu_bench", "copy"]))["copy_bytes_per_second"]))
+    work = (lambda: tests(binaries), lambda: mnist_step(binaries), lambda: dense_step(binaries),
+            lambda: virtual_devices(binaries, data, arguments.seeds),
+            lambda: all_reduce(binaries, figures(call([binaries / "gpu_bench", "copy"]))["copy_bytes_per_second"]),
+            lambda: faults(binaries, data))
+    for section, its_work in zip(SECTIONS, work):
+        if arguments.only in (None, section):
+            report.section(section, its_work)
     print(f"\n{'Failed: ' + ', '.join(report.failed) if report.failed else 'All sections ran.'}")
     return 1 if report.failed else 0
 

@@ -1,5 +1,6 @@
 """What the benchmarks share: manifests, runs of the real binaries, and one table."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -60,13 +61,14 @@ def program_spec(processes: int, *command: str, **policy) -> dict:
 
 
 class Run:
-    """One `lockstep run`, in a folder of its own; a context manager that leaves no process behind."""
+    """One `lockstep run` of a spec, or of a whole manifest's text, in a folder of its own; a context manager that leaves
+    no process behind."""
 
-    def __init__(self, binaries: pathlib.Path, spec: dict, quiet: bool = True, threads: int = 0):
+    def __init__(self, binaries: pathlib.Path, spec: dict | str, quiet: bool = True, threads: int = 0):
         self.folder = tempfile.TemporaryDirectory(prefix="lockstep-bench-")
         self.path = pathlib.Path(self.folder.name)
-        (self.path / "job.json").write_text(manifest("bench", spec))
-        command = [str(binaries / "lockstep"), "run", "--run-dir", str(self.path / "run"), str(self.path / "job.json")]
+        (self.path / "job.yaml").write_text(spec if isinstance(spec, str) else manifest("bench", spec))
+        command = [str(binaries / "lockstep"), "run", "--run-dir", str(self.path / "run"), str(self.path / "job.yaml")]
         environment = {**os.environ, "NO_COLOR": "1", **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
         self.started = time.perf_counter()
         self.process = subprocess.Popen(command + (["-q"] if quiet else []), stdout=subprocess.PIPE,
@@ -76,9 +78,12 @@ class Run:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        # Asked to stop first: then its processes are gone too when the next run begins.
+        for end in (self.process.terminate, self.process.terminate, self.process.kill):
+            if self.process.poll() is None:
+                end()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=10)
         self.process.stdout.close()
         self.folder.cleanup()
 
@@ -102,6 +107,12 @@ class Run:
     def status(self) -> dict:
         with urllib.request.urlopen(f"http://{self.wait_for_file('http-address')}/status", timeout=5) as answer:
             return json.load(answer)
+
+    def metrics(self) -> dict[str, float]:
+        """Each series, as it is written, and its value."""
+        with urllib.request.urlopen(f"http://{self.wait_for_file('http-address')}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return {series: float(value) for series, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
 
 
 def last_rate(output: str) -> float:

@@ -2,21 +2,24 @@
 
 import http.client
 import http.server
+import json
 import ssl
 import threading
 import urllib.parse
 
 from control_plane import ControlPlane
 
+REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class ApiProxy:
     """Plain HTTP on a port of 127.0.0.1. `on_write(before, path)` is called with True before a write is passed on, and with
-    False once the API server has done it; where it returns False the operator hears nothing more of that write. Leases
-    are left out."""
+    False once the API server has done it; where it returns False the operator hears nothing more of that write, where it
+    returns a number it hears that HTTP status. Leases are left out. `on_watch(path)` is called with each watch, and may return
+    such a number, too."""
 
-    def __init__(self, plane: ControlPlane, token: str, on_write):
+    def __init__(self, plane: ControlPlane, token: str, on_write, on_watch=lambda path: None):
         upstream = urllib.parse.urlsplit(plane.server)
         context = ssl.create_default_context(cafile=str(plane.folder / "pki" / "ca.crt"))
 
@@ -24,10 +27,27 @@ class ApiProxy:
             def log_message(self, *_):
                 pass
 
+            def refuse(self, code: int):
+                body = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+                                   "reason": REASONS.get(code, ""), "message": f"{code}, as the test wants it"}).encode()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(body)
+
             def pass_on(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 watched = self.command in WRITES and "/leases" not in self.path
-                if watched and not on_write(True, self.path):
+                if watched:
+                    verdict = on_write(True, self.path)
+                else:
+                    verdict = (on_watch(self.path) if "watch=" in self.path else None) or True
+                if not verdict:
+                    return
+                if verdict is not True:
+                    self.refuse(verdict)
                     return
                 connection = http.client.HTTPSConnection(upstream.hostname, upstream.port, context=context, timeout=400)
                 headers = {key: value for key, value in self.headers.items()

@@ -1,124 +1,19 @@
-"""The operator on a real control plane, with the rights that manifests/operator gives it; what its pods do is played."""
+"""What the operator makes of jobs on a real control plane."""
 
+import http.server
+import itertools
 import json
 import re
 import signal
-import subprocess
-import tempfile
+import threading
+import time
 import unittest
-import urllib.request
 
-import fixture
-from api_proxy import ApiProxy
-from played_pods import NODE, PlayedPods, make_node
-
-SPACE = "lockstep-system"
+import operator_test_case
+from operator_test_case import SPACE, Operator
 
 
-class Operator:
-    """`lockstep operator` as a process of this machine, as the service account of the manifests."""
-
-    def __init__(self, kubeconfig: str, namespace: str, *more: str):
-        self.log = tempfile.TemporaryFile()  # closed with this object
-        self._command = [str(fixture.bin_folder() / "lockstep"), "operator", "--kubeconfig", kubeconfig, "--namespace", namespace,
-                         "--image", fixture.IMAGE, "--address", "127.0.0.1", "--port", "0", *more]
-        self._process = None
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=self.log, stderr=self.log)
-
-    def kill(self) -> None:
-        if self._process:
-            self._process.kill()
-            self._process.wait()
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def exit_code(self) -> int:
-        return self._process.wait(timeout=60)
-
-    def said(self) -> str:
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
-
-    def metrics(self) -> str:
-        address = re.findall(r"serves metrics at (\S+)", self.said())[-1]
-        with urllib.request.urlopen(address, timeout=5) as answer:
-            return answer.read().decode()
-
-
-class OperatorTest(fixture.ClusterTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        crd = subprocess.run([str(fixture.bin_folder() / "lockstep"), "schema", "--crd"], text=True, capture_output=True,
-                             check=False)
-        if crd.returncode:
-            raise unittest.SkipTest("this build makes no CRD")
-        make_node(cls.plane)
-        cls.addClassCleanup(cls.plane.api.delete, f"/api/v1/nodes/{NODE}", True)
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        api = cls.plane.api
-        cls.install("apply", "--server-side", "-f", "-", text=crd.stdout)
-        cls.install("apply", "--server-side", "-k", str(fixture.ROOT / "manifests/operator/cluster"))
-        # The Deployment's own operator would act as well: the one that is tested is a process that can be killed at will.
-        cls.install("delete", "-n", SPACE, "deployment", "lockstep-operator")
-        cls.install("wait", "--for=condition=Established", "crd/trainingjobs.lockstep.dev")
-        token = api.create(f"/api/v1/namespaces/{SPACE}/serviceaccounts/lockstep-operator/token",
-                           {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}})
-        cls.token = token["status"]["token"]
-
-    @classmethod
-    def install(cls, *words, text=None):
-        command = [str(fixture.binaries.path("kubectl")), f"--kubeconfig={cls.plane.kubeconfig}", *words]
-        result = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
-        if result.returncode:
-            raise AssertionError(f"{' '.join(words)}: {result.stderr}")
-
-    def setUp(self):
-        super().setUp()
-        self.on_write = lambda before, path: True
-        proxy = ApiProxy(self.plane, self.token, lambda before, path: self.on_write(before, path))
-        self.addCleanup(proxy.close)
-        file = f"{self.folder.name}/{self.namespace}"
-        with open(file, "w", encoding="utf-8") as stream:
-            json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
-                       "clusters": [{"name": "k", "cluster": {"server": proxy.address}}],
-                       "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}]}, stream)
-        self.kubeconfig = file
-        self.operator = Operator(file, self.namespace, "--no-leader-election")
-        self.addCleanup(self.operator.kill)
-        self.jobs = f"/apis/lockstep.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs"
-
-    def create(self, name: str, replicas: int = 2, **spec) -> PlayedPods:
-        self.plane.api.create(self.jobs, {
-            "apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
-            "spec": {"replicas": replicas, "processesPerReplica": 1, "devices": {"type": "CPU"},
-                     "trainer": {"model": {"layers": [{"type": "Dense", "units": 10}]}}, **spec}})
-        return PlayedPods(self.plane, self.namespace, name)
-
-    def change(self, name: str, **spec) -> None:
-        self.plane.api.merge(f"{self.jobs}/{name}", {"spec": spec})
-
-    def status(self, name: str) -> dict:
-        return self.plane.api.get(f"{self.jobs}/{name}").get("status", {})
-
-    def wait_for(self, name: str, phase: str, meanwhile=lambda: None, **fields) -> dict:
-        def there():
-            meanwhile()
-            status = self.status(name)
-            return status if status.get("phase") == phase and all(status.get(k) == v for k, v in fields.items()) else None
-
-        try:
-            return self.wait_until(there, f"{name} is {phase} {fields}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{json.dumps(self.status(name), indent=1)}\n{self.operator.said()}") from None
-
-    def children(self, name: str) -> list:
-        return self.plane.api.get(f"/apis/batch/v1/namespaces/{self.namespace}/jobs?labelSelector=lockstep.dev/job-name={name}")["items"]
-
+class OperatorTest(operator_test_case.OperatorTestCase):
     def test_a_job_goes_through_its_life(self):
         self.operator.start()
         pods = self.create("life", runPolicy={"maxRestarts": 2, "ttlSecondsAfterFinished": 1})
@@ -142,6 +37,30 @@ class OperatorTest(fixture.ClusterTest):
         # With exactly the rights that it needs.
         self.assertNotIn('code="403"', self.operator.metrics())
 
+    def test_each_role_has_its_job_and_the_workers_end_them_all(self):
+        self.operator.start()
+        pods = self.create_roles("roles", [{"name": "ps"}, {"name": "worker", "replicas": 2}])
+        status = self.wait_for("roles", "Running", pods.run, attempt=0)
+        self.assertEqual(status["replicas"]["desired"], 3)
+        self.assertEqual(sorted(child["metadata"]["name"] for child in self.children("roles")), ["roles-ps-0", "roles-worker-0"])
+
+        def of(role):
+            return [pod for pod in pods.alive() if pod["metadata"]["labels"]["lockstep.dev/role"] == role]
+
+        # A lost worker is its Job's to replace, and the job runs on.
+        lost = of("worker")[1]
+        pods.end(lost, 137, "OOMKilled")
+        self.wait_until(lambda: "2 of 3 replicas run" in json.dumps(self.status("roles")), "the others go on")
+        self.assertEqual(self.status("roles")["phase"], "Running")
+        self.wait_until(lambda: (pods.run(), len(of("worker")))[1] == 2, "its Job replaces it")
+        self.wait_for("roles", "Running", pods.run, attempt=0, restarts=0)
+        self.wait_until(lambda: "all replicas run" in json.dumps(self.status("roles")), "it is whole again")
+        for pod in of("worker"):
+            pods.end(pod, 0)
+        # The server's agent does not end by itself here.
+        self.wait_for("roles", "Succeeded")
+        self.wait_until(lambda: (pods.run(), not pods.alive())[1], "what is left is stopped")
+
     def test_a_failure_that_the_agents_agree_on_ends_the_job(self):
         self.operator.start()
         pods = self.create("fails")
@@ -156,7 +75,7 @@ class OperatorTest(fixture.ClusterTest):
         pods = self.create("late", runPolicy={"activeDeadlineSeconds": 2})
         self.wait_for("late", "Failed", pods.run)
         self.wait_until(lambda: (pods.run(), not pods.alive())[1], "its pods are stopped")
-        self.create("wrong", template={"spec": {"containers": [{"name": "lockstep", "resources": {"limits": {"cpu": "-1"}}}]}})
+        self.create("wrong", template={"containers": [{"name": "lockstep", "resources": {"limits": {"cpu": "-1"}}}]})
         status = self.wait_for("wrong", "Failed")
         self.assertEqual(status["conditions"][-1]["reason"], "InvalidTemplate")
 
@@ -173,8 +92,17 @@ class OperatorTest(fixture.ClusterTest):
         writes = []
         self.on_write = lambda before, path: (writes.append(path), True)[1]
         self.operator.start()
-        pods = self.create("rests")
-        self.wait_for("rests", "Running", pods.run)
+        pods = self.create("rests-running")
+        self.wait_for("rests-running", "Running", pods.run)
+        self.create("rests-held", suspend=True)
+        self.wait_for("rests-held", "Suspended")
+        ended = self.create("rests-ended", replicas=1)
+        self.wait_for("rests-ended", "Running", ended.run)
+        ended.end_all()
+        self.wait_for("rests-ended", "Succeeded")
+        self.create("rests-refused", network={"rdma": True})
+        self.wait_for("rests-refused", "Failed")
+        self.assertEqual(self.condition("rests-refused", "Failed")["reason"], "Unsupported")
         self.operator.kill()
         writes.clear()
         # A new one looks at everything, and so does a change of nothing.
@@ -205,62 +133,166 @@ class OperatorTest(fixture.ClusterTest):
         lease = self.plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SPACE}/leases/lockstep-operator")
         self.assertFalse(lease["spec"].get("holderIdentity"))
 
-    def run_to_the_end(self, name: str) -> dict:
-        pods = self.create(name, runPolicy={"maxRestarts": 1})
-        self.wait_for(name, "Running", pods.run)
-        for _ in range(2):
-            before = {pod["metadata"]["uid"] for pod in pods.alive()}
-            pods.end(pods.alive()[0], 137)
-            self.wait_until(lambda: {pod["metadata"]["uid"] for pod in pods.alive()} != before, "a pod less")
-        self.wait_for(name, "Running", pods.run, attempt=1)
+    def test_a_spec_that_changes_is_followed(self):
+        self.operator.start()
+        pods = self.create("changes", template={"nodeSelector": {"disk": "ssd"}})
+        self.wait_for("changes", "Running", pods.run)
+        refused = self.try_kubectl("patch", "tjob", "changes", "--type=merge", "-p", '{"spec": {"replicas": 4}}')
+        self.assertIn("replicas changes only while the job is suspended", refused.stderr)
+        self.change("changes", suspend=True, replicas=4, template={"spec": {"nodeSelector": {"disk": "hdd"}}})
+        self.wait_for("changes", "Suspended", pods.run)
+        self.change("changes", suspend=False)
+        status = self.wait_for("changes", "Running", pods.run, attempt=1, restarts=0)
+        self.assertEqual(status["replicas"]["desired"], 4)
+        self.assertEqual([(pod["spec"]["nodeSelector"], pod["metadata"]["labels"]["lockstep.dev/attempt"]) for pod in pods.alive()],
+                         [({"disk": "hdd"}, "1")] * 4)
+        # What the operator does itself counts at once, for a job that runs as for one that has ended.
+        self.change("changes", runPolicy={"activeDeadlineSeconds": 1})
+        self.wait_for("changes", "Failed", pods.run)
+        self.assertEqual(self.condition("changes", "Failed")["reason"], "DeadlineExceeded")
+        self.change("changes", runPolicy={"ttlSecondsAfterFinished": 0})
+        self.wait_until(lambda: not self.plane.api.get(self.jobs)["items"], "its time to live is over")
+
+    def test_kueue_alone_says_when_a_queued_job_runs(self):
+        self.operator.start()
+        pods = self.create("queued", labels={"kueue.x-k8s.io/queue-name": "gpus"})
+        self.wait_for_reason("queued", "Suspended", "Queued")
+
+        def kueue(suspend):
+            child = self.wait_until(lambda: self.children("queued"), "it has a child")[0]["metadata"]
+            self.assertEqual(child["labels"]["kueue.x-k8s.io/queue-name"], "gpus")
+            self.plane.api.merge(f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{child['name']}", {"spec": {"suspend": suspend}})
+
+        kueue(False)
+        self.wait_for("queued", "Running", pods.run)
+        kueue(True)
+        self.wait_for_reason("queued", "Suspended", "Evicted", pods.run)
+        self.assertNotIn("startTime", self.status("queued"))
+        kueue(False)
+        self.wait_for("queued", "Running", pods.run, attempt=0, restarts=0)
+        self.assertNotIn('code="403"', self.operator.metrics())
+
+    def test_a_drained_node_costs_no_restart(self):
+        self.operator.start()
+        pods = self.create("drained", runPolicy={"maxRestarts": 0})
+        self.wait_for("drained", "Running", pods.run)
+        pods.drain(pods.alive()[1])
+        self.wait_for("drained", "Restarting", attempt=0)
+        self.wait_for("drained", "Running", pods.run, attempt=0, restarts=0)
+        self.assertNotIn("lastFailure", self.status("drained"))
+
+    def test_a_quota_that_forbids_the_job_is_said_and_not_run_against(self):
+        self.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+                    "spec": {"hard": {"count/jobs.batch": "0"}}})
+        quota = f"/api/v1/namespaces/{self.namespace}/resourcequotas/none"
+        self.wait_until(lambda: self.plane.api.get(quota).get("status", {}).get("hard"), "it counts")
+        tries = []
+        self.on_write = lambda before, path: (before and path.split("?")[0].endswith("/jobs") and tries.append(path), True)[1]
+        self.operator.start()
+        pods = self.create("poor")
+        said = self.wait_for_reason("poor", "Scheduled", "Forbidden")
+        self.assertIn("exceeded quota", said["message"])
+        self.assertLessEqual(len(tries), 3)
+        self.plane.api.delete(quota)
+        self.wait_for("poor", "Running", pods.run)
+
+    def test_a_namespace_that_is_deleted_meanwhile_is_left_alone(self):
+        space, writes = f"/api/v1/namespaces/{self.namespace}", []
+
+        def deletes(before, path):
+            if before:
+                writes.append(path.split("?")[0])
+                if writes[-1].endswith("/jobs") and writes.count(writes[-1]) == 1:
+                    self.plane.api.delete(space)  # with the operator's Job on its way
+            return True
+
+        self.on_write = deletes
+        self.operator.start()
+        self.create("late")
+        self.wait_until(lambda: not self.plane.api.get(self.jobs)["items"], "it goes with its namespace")
+        # Nothing can be made there any more; that is tried again when something has changed, and not otherwise.
+        refused = re.search(r'code="403".* (\d+)', self.operator.metrics())
+        self.assertLessEqual(int(refused[1]), 5, writes)
+        self.assertNotIn("warning", self.operator.said())
+
+    def test_a_job_that_goes_on_with_fewer_replicas_keeps_its_attempt(self):
+        self.operator.start()
+        pods = self.create("elastic", replicas=3, runPolicy={"minReplicas": 2, "maxRestarts": 1}, trainer=self.trainer(batchSize=6))
+        self.wait_for("elastic", "Running", pods.run)
+        lost = next(pod for pod in pods.alive() if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "2")
+        pods.end(lost, 137)
+        said = self.wait_for_reason("elastic", "Running", "FewerReplicas")
+        self.assertEqual((said["status"], said["message"]), ("True", "2 of 3 replicas run"))
+        child = self.children("elastic")[0]["spec"]
+        self.assertEqual((child["completions"], child["parallelism"]), (3, 3))
+        # The Job controller makes it anew after 10 s.
+        self.wait_for_reason("elastic", "Running", "PodsRunning", pods.run)
+        self.assertEqual((self.status("elastic")["attempt"], self.status("elastic")["restarts"]), (0, 0))
+        pods.end(next(pod for pod in pods.alive() if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"), 137)
+        self.wait_for_reason("elastic", "Running", "FewerReplicas")
         pods.end_all()
-        return self.wait_for(name, "Succeeded")
+        self.wait_for("elastic", "Succeeded", attempt=0)
 
-    def test_killed_at_any_write_it_ends_as_if_it_had_not_been(self):
-        count = [0]
+    def test_progress_is_read_from_replica_0_and_written_every_ten_seconds_at_most(self):
+        asked, written = itertools.count(1), []
 
-        def counts(before, path):
-            count[0] += before and "/events" not in path
-            return True
+        class Agent(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
 
-        self.on_write = counts
+            def do_GET(self):
+                step = next(asked)
+                body = json.dumps({"phase": "Training", "restarts": 0, "progress": {
+                    "step": step, "totalSteps": 1000, "percentage": step // 10, "estimatedRemainingSeconds": 1000 - step,
+                    "samplesPerSecond": "90321", "loss": "0.31", "lastUpdatedTime": "2026-01-31T12:00:00Z"}}).encode()
+                self.send_response(200 if self.path == "/status" else 404)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        agent = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Agent)
+        self.addCleanup(agent.server_close)
+        self.addCleanup(agent.shutdown)
+        threading.Thread(target=agent.serve_forever, daemon=True).start()
+        self.on_write = lambda before, path: (before and path.split("?")[0].endswith("/status") and written.append(time.monotonic()), True)[1]
         self.operator.start()
-        undisturbed = self.run_to_the_end("undisturbed")
-        self.operator.kill()
-        writes = count[0]
-        self.assertGreater(writes, 8)
-        for lost in ("request", "answer"):
-            for index in range(writes):
-                with self.subTest(lost=lost, write=index):
-                    self.killed_once(f"{lost}-{index}", lost == "request", index, undisturbed)
+        pods = self.create("reports", replicas=1, http={"port": agent.server_address[1]})
+        pods.address = "127.0.0.1"
+        self.wait_for("reports", "Running", pods.run)
+        first = self.wait_until(lambda: self.status("reports").get("progress"), "there is progress")
+        self.assertEqual((first["totalSteps"], first["samplesPerSecond"], first["loss"]), (1000, "90321", "0.31"))
+        begun = len(written) - 1
+        self.wait_until(lambda: len(written) >= begun + 3, "there is more of it")
+        for earlier, later in zip(written[begun:], written[begun + 1:]):
+            self.assertGreater(later - earlier, 9)
+        self.assertEqual(self.kubectl("get", "tjob", "reports", "--no-headers").split()[1], "Running")
 
-    def killed_once(self, name: str, before_it: bool, index: int, undisturbed: dict) -> None:
-        state = {"writes": -1, "killed": False}
+    def test_who_may_view_edit_or_administer_a_namespace_may_do_so_with_its_jobs(self):
+        def may(user, *words):
+            return self.try_kubectl("auth", "can-i", *words, f"--as={user}").stdout.strip() == "yes"
 
-        def kills(before, path):
-            if "/events" in path or state["killed"]:
-                return not state["killed"] or "/events" in path or state["restarted"]
-            state["writes"] += before
-            if state["writes"] == index and before == before_it:
-                state.update(killed=True, restarted=False)
-                self.operator.kill()
-                state["restarted"] = True
-                self.operator.start()
-                return False
-            return True
+        for role in ("view", "edit", "admin"):
+            self.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": role},
+                        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"{role}er"}]})
+            self.wait_until(lambda: may(f"{role}er", "watch", "tjob"), "the roles are put together")
+            for verb in ("create", "patch", "delete"):
+                self.assertEqual(may(f"{role}er", verb, "tjob"), role != "view", (role, verb))
+            self.assertFalse(may(f"{role}er", "patch", "tjob", "--subresource=status"), "that is the operator's")
 
-        self.on_write = kills
-        self.operator.start()
-        try:
-            status = self.run_to_the_end(name)
-        finally:
-            self.operator.kill()
-        self.assertTrue(state["killed"])
-        for field in ("phase", "attempt", "restarts", "replicas"):
-            self.assertEqual(status[field], undisturbed[field], field)
-        self.assertEqual([(c["type"], c["status"], c["reason"]) for c in status["conditions"]],
-                         [(c["type"], c["status"], c["reason"]) for c in undisturbed["conditions"]])
-        self.assertEqual([child["metadata"]["name"] for child in self.children(name)], [f"{name}-worker-1"])
+    def test_kubectl_shows_how_far_a_job_is_and_what_its_fields_mean(self):
+        self.create("shown")
+        job = f"{self.jobs}/shown"
+        self.plane.api.merge(f"{job}/status", {"status": {"phase": "Running", "restarts": 1, "replicas": {"ready": 2}, "progress": {
+            "step": 120, "percentage": 30, "samplesPerSecond": "90321", "estimatedRemainingSeconds": 41, "loss": "0.31"}}})
+        header, row = self.kubectl("get", "tjob").splitlines()
+        self.assertEqual(header.split(), ["NAME", "PHASE", "READY", "STEP", "PROGRESS", "THROUGHPUT", "ETA", "RESTARTS", "AGE"])
+        self.assertEqual(row.split()[:8], ["shown", "Running", "2", "120", "30", "90321", "41", "1"])
+        self.assertIn("LOSS", self.kubectl("get", "tjob", "-o", "wide"))
+        explained = self.kubectl("explain", "tjob.spec.strategy")
+        self.assertIn("How the trainer's processes work together", explained)
+        for field in ("type", "crossDeviceOps", "shard", "stages"):
+            self.assertRegex(explained, rf"(?m)^  {field}\t<.*>\n(  enum: .*\n)?    \S")
 
 
 if __name__ == "__main__":

@@ -86,9 +86,9 @@ TEST_F(CommandLineTest, RunRefusesABatchThatDoesNotDivide) {
 
 TEST_F(CommandLineTest, RunRefusesByNameWhatIsNotBuilt) {
   const std::string file =
-      folder_.Write("job.yaml", Replaced(kJob, "  trainer:", "  strategy: {shard: Optimizer}\n  trainer:"));
+      folder_.Write("job.yaml", Replaced(kJob, "  trainer:", "  suspend: true\n  trainer:"));
   EXPECT_EQ(Run({"run", "--run-dir", folder_.File("run"), file}), 2);
-  EXPECT_THAT(err_, HasSubstr("spec.strategy.shard"));
+  EXPECT_THAT(err_, HasSubstr("spec.suspend"));
 }
 
 TEST_F(CommandLineTest, DevicesAreShownForPeopleAndPrograms) {

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <map>
+#include <optional>
 #include <random>
+#include <string>
 #include <thread>
+#include <tuple>
 
 #include "tests/support/launcher_process.h"
 #include "tests/support/training_jobs.h"
@@ -18,35 +22,51 @@ using trainer::checkpoint::Snapshot;
 constexpr int kSamples = 4096;
 constexpr int kEpochs = 20;  // 320 steps
 
-nlohmann::json Job(const TemporaryFolder& folder) {
-  return DigitsSpec(
-      {.samples = kSamples, .epochs = kEpochs, .checkpoints = folder.File("checkpoints"), .every = 20});
+// Of four processes.
+nlohmann::json Strategy(const std::string& type) {
+  if (type != "Pipeline") return {{"type", type}};
+  return {{"type", type},
+          {"stages", {{{"first", 0}, {"last", 0}}, {{"first", 1}, {"last", 1}}}},
+          {"schedule", "OneForwardOneBackward"}};
+}
+
+nlohmann::json Job(const TemporaryFolder& folder, int every = 20, const std::string& strategy = "Mirrored") {
+  nlohmann::json spec = DigitsSpec(
+      {.samples = kSamples, .epochs = kEpochs, .checkpoints = folder.File("checkpoints"), .every = every});
+  spec["strategy"] = Strategy(strategy);
+  return spec;
 }
 
 JobRun::Options WithLedger(const TemporaryFolder& folder) {
   return {.environment = {{"TRAINING_LEDGER", folder.File("ledger")}}};
 }
 
-const Snapshot& Undisturbed() {
-  static const Snapshot snapshot = [] {
-    const TemporaryFolder folder;
-    JobRun run(Job(folder));
-    EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
-    return NewestSnapshot(folder.File("checkpoints")).value();
-  }();
-  return snapshot;
+const Snapshot& Undisturbed(const std::string& strategy) {
+  static std::map<std::string, Snapshot> snapshots;
+  const auto found = snapshots.find(strategy);
+  if (found != snapshots.end()) return found->second;
+  const TemporaryFolder folder;
+  JobRun run(Job(folder, 20, strategy));
+  EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
+  return snapshots[strategy] = NewestSnapshot(folder.File("checkpoints")).value();
 }
 
-void ExpectAsUndisturbed(const TemporaryFolder& folder) {
+// `repeated`: steps that may have been done again, if that is known.
+void ExpectAsUndisturbed(const TemporaryFolder& folder, const std::string& strategy = "Mirrored",
+                         std::optional<int64_t> repeated = {}) {
   const auto snapshot = NewestSnapshot(folder.File("checkpoints"));
   ASSERT_TRUE(snapshot);
-  EXPECT_EQ(snapshot->step, Undisturbed().step);
-  EXPECT_EQ(snapshot->parameters, Undisturbed().parameters);
-  EXPECT_EQ(snapshot->slots, Undisturbed().slots);
+  const Snapshot& undisturbed = Undisturbed(strategy);
+  EXPECT_EQ(snapshot->step, undisturbed.step);
+  EXPECT_EQ(snapshot->parameters, undisturbed.parameters);
+  EXPECT_EQ(snapshot->slots, undisturbed.slots);
   const auto ledger = trainer::checkpoint::ReadLedger(folder.File("ledger"));
   ASSERT_TRUE(ledger.ok()) << ledger.status().ToString();
   const auto summary = trainer::checkpoint::CommittedOnce(*ledger, kSamples, kEpochs);
-  EXPECT_TRUE(summary.ok()) << summary.status().ToString();
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  if (repeated) {
+    EXPECT_EQ(summary->repeated, *repeated);
+  }
 }
 
 // From a start to the middle of the training; the seed is fixed, the machine is not.
@@ -70,12 +90,20 @@ bool WaitForStep(const JobRun& run, int step) {
   });
 }
 
-class RecoveryTest : public ::testing::TestWithParam<unsigned> {};
+class RecoveryTest : public ::testing::TestWithParam<std::tuple<std::string, unsigned>> {
+ protected:
+  static std::string Type() { return std::get<0>(GetParam()); }
+  static unsigned Seed() { return std::get<1>(GetParam()); }
+  // Half of them with a checkpoint after each step, so that most moments are those of writing one.
+  static nlohmann::json Spec(const TemporaryFolder& folder) {
+    return Job(folder, Seed() % 2 == 0 ? 1 : 20, Type());
+  }
+};
 
 TEST_P(RecoveryTest, AKilledRankCostsNothingButTime) {
-  RandomMoment moment(GetParam());
+  RandomMoment moment(Seed());
   const TemporaryFolder folder;
-  JobRun run(Job(folder), WithLedger(folder));
+  JobRun run(Spec(folder), WithLedger(folder));
   ASSERT_TRUE(WaitForStep(run, moment.NextStep())) << run.launcher().err();
   const auto status = run.Status();
   if (status.is_object()) {
@@ -84,24 +112,30 @@ TEST_P(RecoveryTest, AKilledRankCostsNothingButTime) {
     if (victim < ranks.size() && ranks[victim].value("pid", 0) > 0) ::kill(ranks[victim]["pid"], SIGKILL);
   }
   ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
-  ExpectAsUndisturbed(folder);
+  RecordProperty("regrouped", run.launcher().err().find("SIGKILL") != std::string::npos);
+  ExpectAsUndisturbed(folder, Type(), 0);
 }
 
 TEST_P(RecoveryTest, AKilledLauncherCostsNothingButTime) {
-  RandomMoment moment(GetParam() + 100);
+  RandomMoment moment(Seed() + 100);
   const TemporaryFolder folder;
   {
-    JobRun run(Job(folder), WithLedger(folder));
+    JobRun run(Spec(folder), WithLedger(folder));
     ASSERT_TRUE(WaitForStep(run, moment.NextStep())) << run.launcher().err();
     run.launcher().Signal(SIGKILL);
     run.Wait();
   }
-  JobRun again(Job(folder), WithLedger(folder));
+  JobRun again(Spec(folder), WithLedger(folder));
   ASSERT_EQ(again.Wait(), 0) << again.launcher().err();
-  ExpectAsUndisturbed(folder);
+  ExpectAsUndisturbed(folder, Type());
 }
 
-INSTANTIATE_TEST_SUITE_P(RandomMoments, RecoveryTest, ::testing::Range(0u, 10u));
+INSTANTIATE_TEST_SUITE_P(RandomMoments, RecoveryTest,
+                         ::testing::Combine(::testing::Values("Mirrored", "Pipeline"),
+                                            ::testing::Range(0u, 10u)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
+                         });
 
 TEST(RecoveryOnRequestTest, AStoppedJobGoesOnWhereItWas) {
   const TemporaryFolder folder;

@@ -4,8 +4,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
+#include "common/contract/exit_codes.h"
 #include "tests/paths.h"
+#include "tests/support/free_port.h"
 #include "tests/support/launcher_process.h"
 
 // `lockstep run` on machines with GPUs, as NVML's recorded answers show them (tests/testdata/nvml), with
@@ -223,6 +226,36 @@ TEST_F(RunDevicesTest, GoesOnWithoutAGpuThatGotLost) {
   EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
   EXPECT_THAT(run.launcher().err(), HasSubstr("GPU 5 failed: GPU is lost; the job goes on with 7 processes"));
   EXPECT_THAT(run.launcher().err(), HasSubstr("7 physical GPUs, 7 logical GPUs"));
+}
+
+// A replica with fewer GPUs has fewer ranks; one with none leaves, and the others go on without it.
+TEST_F(RunDevicesTest, AReplicaThatLosesItsGpusLeavesAnElasticJob) {
+  nlohmann::json spec = OnGpus(ShellSpec(1, "[ $WORLD_SIZE != 1 ] || exit 0; exec sleep 1000"));
+  spec["replicas"] = 2;
+  spec["runPolicy"] = {{"minReplicas", 1}};
+  const std::string port = std::to_string(FreePort());
+  const auto start = [&](int replica) {
+    const std::string number = std::to_string(replica);
+    JobRun::Options options = On("one_t4", {"--replica", number, "--rendezvous", "127.0.0.1:" + port,
+                                            "--token-file", folder_.File("token"), "--elastic-wait", "1"});
+    options.environment.emplace_back("FAKE_NVML_EVENTS", folder_.File("events-" + number));
+    return std::make_unique<JobRun>(spec, options);
+  };
+  const auto first = start(0);
+  ASSERT_TRUE(WaitUntil([&] { return !ReadText(folder_.File("token")).empty(); })) << first->launcher().err();
+  const auto second = start(1);
+  const std::vector<pid_t> pids = second->Pids();
+  ASSERT_EQ(pids.size(), 1u) << first->launcher().err() << second->launcher().err();
+  folder_.Write("events-1", "0 lost\n");
+  ASSERT_TRUE(WaitUntil([&] {
+    const nlohmann::json status = second->Status();
+    return status.is_object() && status["devices"][0].value("trouble", "") == "GPU is lost";
+  }));
+  ::kill(pids[0], SIGKILL);
+  EXPECT_EQ(second->Wait(), contract::kExitDeviceLost) << second->launcher().err();
+  EXPECT_THAT(second->launcher().err(), HasSubstr("GPU 0 failed: GPU is lost; the job does not go on"));
+  EXPECT_EQ(first->Wait(), 0) << first->launcher().err();
+  EXPECT_THAT(first->launcher().err(), HasSubstr("generation 1 starts without replica 1: 1 of 2 replicas"));
 }
 
 TEST_F(RunDevicesTest, FailsAndNamesTheGpuWhereTheProcessesAreCounted) {

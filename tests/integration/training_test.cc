@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 
-#include "tests/paths.h"
 #include "tests/support/launcher_process.h"
 #include "tests/support/training_jobs.h"
 
@@ -16,43 +14,6 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Mean loss over the steps of the epoch that a checkpoint of `step` has seen.
-double LossUpTo(const std::string& folder, const std::string& step) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().filename().string().find(step) == std::string::npos) continue;
-    const UniqueFd file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
-    const auto snapshot = trainer::checkpoint::ReadSnapshot(file.get());
-    if (!snapshot.ok()) continue;
-    const auto sums = nlohmann::json::parse(snapshot->metadata, nullptr, false);
-    return sums.value("epochLoss", NAN) / sums.value("epochSamples", 1.0);
-  }
-  return NAN;
-}
-
-TEST(TrainingTest, TheExampleOnGeneratedDigitsReaches95Percent) {
-  const TemporaryFolder folder;
-  LauncherProcess run({.arguments = {"run", LOCKSTEP_SOURCE_DIR "/manifests/examples/digits.yaml",
-                                     "--run-dir", folder.File("run")}});
-  ASSERT_EQ(run.Wait(), 0) << run.err();
-  EXPECT_GT(TestAccuracy(run.out()), 0.95) << run.out();
-}
-
-TEST(TrainingTest, MnistReaches96PercentForFiveSeeds) {
-  const std::string data = LOCKSTEP_SHARED_DATA "/mnist";
-  if (!std::filesystem::exists(data)) GTEST_SKIP() << "no MNIST in " << data;
-  nlohmann::json spec = DigitsSpec({.epochs = 2});
-  spec["trainer"]["data"] = {{"format", "IDX"}, {"path", data}, {"validationSamples", 10000}};
-  spec["trainer"]["model"]["layers"] = {{{"type", "Dense"}, {"units", 256}, {"activation", "ReLU"}},
-                                        {{"type", "Dense"}, {"units", 256}, {"activation", "ReLU"}},
-                                        {{"type", "Dense"}, {"units", 10}}};
-  for (int seed = 1; seed <= 5; ++seed) {
-    spec["trainer"]["seed"] = seed;
-    JobRun run(spec);
-    ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
-    EXPECT_GE(TestAccuracy(run.Log(0)), 0.960) << "seed " << seed << "\n" << run.Log(0);
-  }
-}
 
 TEST(TrainingTest, AnyNumberOfProcessesGivesTheLossesOfOne) {
   std::vector<double> losses;
@@ -68,6 +29,24 @@ TEST(TrainingTest, AnyNumberOfProcessesGivesTheLossesOfOne) {
   ASSERT_TRUE(std::isfinite(losses[0]));
   EXPECT_NEAR(losses[1] / losses[0], 1, 1e-5);
   EXPECT_NEAR(losses[2] / losses[0], 1, 1e-5);
+}
+
+TEST(TrainingTest, AShardedJobsCheckpointIsThatOfAWholeOne) {
+  std::vector<trainer::checkpoint::Snapshot> results;
+  for (const char* shard : {"None", "Optimizer", "Gradients"}) {
+    const TemporaryFolder folder;
+    nlohmann::json spec = DigitsSpec({.processes = 4, .checkpoints = folder.File("checkpoints")});
+    spec["strategy"] = {{"crossDeviceOps", "Gloo"}, {"shard", shard}};
+    JobRun run(spec);
+    ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+    auto snapshot = NewestSnapshot(folder.File("checkpoints"));
+    ASSERT_TRUE(snapshot);
+    results.push_back(std::move(*snapshot));
+  }
+  for (const trainer::checkpoint::Snapshot& sharded : results) {
+    EXPECT_EQ(sharded.parameters, results[0].parameters);
+    EXPECT_EQ(sharded.slots, results[0].slots);
+  }
 }
 
 TEST(TrainingTest, TheSameSeedGivesTheSameBits) {

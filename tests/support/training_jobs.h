@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -55,6 +56,19 @@ inline std::optional<trainer::checkpoint::Snapshot> NewestSnapshot(const std::st
     if (read.ok() && (!newest || read->step > newest->step)) newest = std::move(*read);
   }
   return newest;
+}
+
+// Mean loss over the steps of the epoch that a checkpoint of `step` has seen.
+inline double LossUpTo(const std::string& folder, const std::string& step) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().find(step) == std::string::npos) continue;
+    const UniqueFd file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+    const auto snapshot = trainer::checkpoint::ReadSnapshot(file.get());
+    if (!snapshot.ok()) continue;
+    const auto sums = nlohmann::json::parse(snapshot->metadata, nullptr, false);
+    return sums.value("epochLoss", NAN) / sums.value("epochSamples", 1.0);
+  }
+  return NAN;
 }
 
 // "test: loss 0.1, accuracy 0.95" in a rank's log; -1 when it isn't there.

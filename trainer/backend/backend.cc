@@ -1,5 +1,6 @@
 #include "trainer/backend/backend.h"
 
+#include <iterator>
 #include <vector>
 
 #include "trainer/error.h"
@@ -20,15 +21,66 @@ std::string_view OpName(Op op) {
       return "SGD";
     case Op::kAdam:
       return "Adam";
+    case Op::kConv2D:
+      return "Conv2D";
+    case Op::kPool:
+      return "Pool";
+    case Op::kLocalResponseNormalization:
+      return "LocalResponseNormalization";
+    case Op::kActivation:
+      return "Activation";
+    case Op::kBatchNormalization:
+      return "BatchNormalization";
+    case Op::kLayerNormalization:
+      return "LayerNormalization";
+    case Op::kEmbedding:
+      return "Embedding";
+    case Op::kDropout:
+      return "Dropout";
+    case Op::kAdd:
+      return "Add";
   }
   return "?";
 }
 
 void Backend::Require(Op op, DataType type) const {
-  const Support support = Supports(op, type);
-  if (support.supported) return;
+  if (!Supports(op, type).supported) Refuse(op, type);
+}
+
+void Backend::Refuse(Op op, DataType type) const {
   throw Unsupported(std::string(OpName(op)) + " in " + std::string(DataTypeName(type)) + " on " +
-                    std::string(name()) + ": " + support.reason);
+                    std::string(name()) + ": " + Supports(op, type).reason);
+}
+
+std::unique_ptr<ProductKernel> Backend::MakeConv2D(const Conv2DOptions& /*options*/) {
+  Refuse(Op::kConv2D, DataType::kFloat32);
+}
+std::unique_ptr<FunctionKernel> Backend::MakeFunction(const FunctionOptions& options) {
+  constexpr Op kOps[] = {Op::kPool, Op::kPool, Op::kLocalResponseNormalization, Op::kActivation};
+  static_assert(std::variant_size_v<FunctionOptions> == std::size(kOps));
+  Refuse(kOps[options.index()], DataType::kFloat32);
+}
+std::unique_ptr<BatchNormalizationKernel> Backend::MakeBatchNormalization(
+    const BatchNormalizationOptions& /*options*/) {
+  Refuse(Op::kBatchNormalization, DataType::kFloat32);
+}
+std::unique_ptr<RowKernel> Backend::MakeLayerNormalization(const LayerNormalizationOptions& /*options*/) {
+  Refuse(Op::kLayerNormalization, DataType::kFloat32);
+}
+std::unique_ptr<RowKernel> Backend::MakeEmbedding(const EmbeddingOptions& /*options*/) {
+  Refuse(Op::kEmbedding, DataType::kFloat32);
+}
+std::unique_ptr<DropoutKernel> Backend::MakeDropout(float /*rate*/, int64_t /*features*/) {
+  Refuse(Op::kDropout, DataType::kFloat32);
+}
+void Backend::Add(int64_t /*count*/, const float* /*a*/, const float* /*b*/, bool /*relu*/, float* /*y*/) {
+  Refuse(Op::kAdd, DataType::kFloat32);
+}
+void Backend::Copy(int64_t /*count*/, const float* /*from*/, float* /*to*/) {
+  Refuse(Op::kAdd, DataType::kFloat32);
+}
+void Backend::MaskGradient(int64_t /*count*/, const float* /*y*/, float* /*dy*/) {
+  Refuse(Op::kAdd, DataType::kFloat32);
 }
 
 void Backend::MatMul(DataType type, int64_t m, int64_t n, int64_t k, const void* a, const void* b, void* c) {

@@ -14,8 +14,8 @@
 // stay valid until that work is done. Upload, Download, SumOfSquares and Synchronize block; nothing else
 // does.
 //
-// Errors of work that has run already are thrown by whichever call comes next: OutOfMemory, or DeviceLost for
-// whatever leaves the device unusable.
+// Errors of work that has run already are thrown by whichever call comes next: BadData for numbers that an
+// Embedding does not have, OutOfMemory, or DeviceLost for whatever leaves the device unusable.
 namespace lockstep::trainer {
 
 // A queue of work; a cudaStream_t. Views: the backend owns them.
@@ -35,7 +35,7 @@ struct DeviceMemoryUse {
   int64_t used = 0;     // of it, handed out now
   int64_t peak = 0;     // the most that was ever handed out
   int64_t limit = 0;    // that the policy allows; 0: none
-  int64_t context = 0;  // taken on the device before the first allocation: context and libraries
+  int64_t context = 0;  // taken on the device before the first allocation: libraries and others, too
 };
 
 // A point in a stream. Reusable; a wait is for the latest Record before it. One thread at a time.
@@ -64,7 +64,7 @@ struct DeviceDatasetOptions {
   const void* rows = nullptr;
   const void* targets = nullptr;  // int32 or float32 [samples]
   int64_t samples = 0;
-  int64_t features = 0;
+  int64_t features = 0;  // 0: only the targets are read
   DataType row_type = DataType::kUInt8;
   DataType target_type = DataType::kInt32;
   float scale = 1;                           // a stored value times this is the feature
@@ -108,6 +108,8 @@ class DeviceBackend : public Backend {
   virtual void CopyAsync(void* to, const void* from, size_t bytes) = 0;
   // *sum = Σ x² of float32, in double, on the compute stream; `sum` in the device's memory.
   virtual void SumOfSquaresAsync(const float* data, int64_t count, double* sum) = 0;
+  // The same onto what *sum is.
+  virtual void AddSumOfSquaresAsync(const float* data, int64_t count, double* sum) = 0;
   // *where = value, on the compute stream. The value is taken now.
   virtual void SetFloat(float* where, float value) = 0;
 

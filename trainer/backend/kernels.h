@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "trainer/tensor/bfloat16.h"
@@ -23,14 +24,14 @@ struct DenseOptions {
   int64_t max_batch = 0;
 };
 
-// Not safe for threads. Buffers of activations are dense, row-major: x, dx [n, inputs]; y, dy [n, units]; 0 <
-// n <= max_batch.
-class DenseKernel {
+// What a product, or a convolution, of a layer is done by. Not safe for threads. Buffers of activations are
+// dense, row-major: x, dx [n, inputs]; y, dy [n, outputs]; 0 < n <= max_batch.
+class ProductKernel {
  public:
-  virtual ~DenseKernel() = default;
+  virtual ~ProductKernel() = default;
 
   // Floats that the kernel variable takes in the flat buffers (>= inputs · units), and the way between its
-  // order and row-major [inputs, units]; exact. Host memory.
+  // order and row-major [inputs, units], or [height, width, inputs, filters]; exact. Host memory.
   virtual int64_t stored_size() const = 0;
   virtual void FromCanonical(const float* canonical, float* stored) const = 0;
   virtual void ToCanonical(const float* stored, float* canonical) const = 0;
@@ -68,6 +69,9 @@ struct LossOptions {
   LossKind kind = LossKind::kSparseCategoricalCrossentropy;
   int64_t outputs = 0;
   DataType output_gradient = DataType::kFloat32;
+  // Of cross-entropy: the target is 1 − label_smoothing + label_smoothing / outputs for the label and
+  // label_smoothing / outputs for each other class (keras/src/losses/losses.py, CategoricalCrossentropy).
+  float label_smoothing = 0;
 };
 
 struct LossResult {
@@ -92,9 +96,9 @@ class LossKernel {
  public:
   virtual ~LossKernel() = default;
   // Writes *sums (in the backend's memory) and dy [n, outputs] = scale · ∂(loss of the sample)/∂y, or no dy
-  // where it is null.
-  virtual void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy,
-                       LossSums* sums) = 0;
+  // where it is null. With `before`, samples that *sums has already, it adds to them.
+  virtual void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy, LossSums* sums,
+                       int64_t before = 0) = 0;
 };
 
 // Elements [begin, end) of the flat parameters, rounded to BFloat16, are to lie at `to`.
@@ -104,25 +108,55 @@ struct RoundedCopy {
   BFloat16* to = nullptr;
 };
 
+// What of an update changes from step to step.
+struct StepRates {
+  float rate = 0;   // SgdStep::learning_rate, AdamStep::alpha
+  float decay = 0;  // Adjustments::decay
+  float keep = 0;   // Backend::MoveAverage's
+};
+
+// Of optimizer state, beside the parameters.
+inline constexpr int kMostSlots = 3;
+
 // Pointers to whole flat buffers, indexed by the same offsets.
 struct UpdateBuffers {
   float* parameters = nullptr;
   const float* gradients = nullptr;
-  float* slots[2] = {nullptr, nullptr};
-  // In the backend's memory, read when the work runs: instead of SgdStep::learning_rate or AdamStep::alpha.
-  const float* rate = nullptr;
+  float* slots[kMostSlots] = {};
+  // In the backend's memory, read when the work runs, and then instead of what the call says.
+  const StepRates* rates = nullptr;
+  // In the backend's memory, read when the work runs: Σ g² over all gradients of the job, where an optimizer
+  // clips by their norm.
+  const double* squared_norm = nullptr;
   // Written along with the parameters: what kernels of the same backend have as rounded(). Ascending.
   std::span<const RoundedCopy> rounded;
 };
 
-// g = gradient + 2 · l2 · w in each; Keras' formulas (keras/src/optimizers/{sgd,adam}.py).
+// What comes before a rule: g = clamp((gradient + 2 · l2 · w) · scale, ±limit), and w −= decay · w if it
+// decays. Keras' formulas (keras/src/optimizers/base_optimizer.py); decoupled decay also as in PyTorch's
+// AdamW.
+struct Adjustments {
+  float l2 = 0;
+  // 0: none. Else scale = norm_limit / √squared_norm where that is less than 1 (UpdateBuffers::squared_norm).
+  // A norm that is no finite number makes it NaN.
+  float norm_limit = 0;
+  float limit = std::numeric_limits<float>::infinity();
+  bool decays = false;
+  float decay = 0;  // learning rate · weight decay
+
+  bool none() const {
+    return l2 == 0 && norm_limit == 0 && limit == std::numeric_limits<float>::infinity() && !decays;
+  }
+};
+
+// g as above in each; Keras' formulas (keras/src/optimizers/{sgd,adam}.py).
 // momentum 0: w -= lr · g.  Else v = momentum · v − lr · g; w += nesterov ? momentum · v − lr · g : v.  v is
 // slot 0.
 struct SgdStep {
   float learning_rate = 0;
   float momentum = 0;
   bool nesterov = false;
-  float l2 = 0;
+  Adjustments adjust;
 };
 
 // m += (g − m)(1 − β1); v += (g² − v)(1 − β2); w −= alpha · m / (√v + ε), with alpha = lr · √(1 − β2^t) / (1
@@ -132,7 +166,7 @@ struct AdamStep {
   float one_minus_beta1 = 0;
   float one_minus_beta2 = 0;
   float epsilon = 0;
-  float l2 = 0;
+  Adjustments adjust;
 };
 
 }  // namespace lockstep::trainer

@@ -21,7 +21,10 @@ namespace {
 using Bytes = std::span<const std::byte>;
 
 Bytes BytesOf(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
-Bytes BytesOf(const std::vector<float>& values) { return std::as_bytes(std::span(values)); }
+template <typename T>
+Bytes BytesOf(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
 
 Status WriteAll(int fd, std::vector<iovec> parts) {
   for (size_t i = 0; i < parts.size();) {
@@ -60,19 +63,32 @@ class Reader {
     snapshot.generation = header_.generation;
     LOCKSTEP_RETURN_IF_ERROR(
         ReadText(1, SectionKind::kMetadata, "metadata", kMostMetadataBytes, &snapshot.metadata));
+    if (entries_[2].kind == SectionKind::kParts) {
+      LOCKSTEP_RETURN_IF_ERROR(ReadParts(&snapshot.parts));
+      return snapshot;
+    }
 
     const auto elements = static_cast<size_t>(snapshot.signature.elements());
     LOCKSTEP_RETURN_IF_ERROR(
         ReadValues(2, SectionKind::kParameters, "parameters", elements, &snapshot.parameters));
     const std::vector<std::string>& slots = snapshot.signature.slots;
-    if (entries_.size() != 3 + slots.size()) return InvalidArgument("it has not one section for each slot");
+    const size_t state = snapshot.signature.state.empty() ? 0 : 1;
+    if (entries_.size() != 3 + slots.size() + state) {
+      return InvalidArgument("it has not one section for each slot");
+    }
     snapshot.slots.resize(slots.size());
     for (size_t i = 0; i < slots.size(); ++i) {
       LOCKSTEP_RETURN_IF_ERROR(
           ReadValues(3 + i, SectionKind::kSlot, "slot " + slots[i], elements, &snapshot.slots[i]));
     }
+    if (state == 0) return snapshot;
+    LOCKSTEP_RETURN_IF_ERROR(ReadValues(3 + slots.size(), SectionKind::kState, "state",
+                                        static_cast<size_t>(snapshot.signature.state_elements()),
+                                        &snapshot.state));
     return snapshot;
   }
+
+  Seal seal() const { return {.bytes = header_.file_bytes, .crc = header_.crc}; }
 
  private:
   Status ReadAt(uint64_t offset, std::span<std::byte> out) {
@@ -96,9 +112,9 @@ class Reader {
       return InvalidArgument("cut short: " + std::to_string(size) + " bytes, less than a header");
     LOCKSTEP_RETURN_IF_ERROR(ReadAt(0, std::as_writable_bytes(std::span(&header_, 1))));
     if (std::memcmp(header_.magic, kMagic, sizeof kMagic) != 0) return InvalidArgument("not a checkpoint");
-    if (header_.version != kVersion) {
+    if (header_.version == 0 || header_.version > kVersion) {
       return Unimplemented("format version " + std::to_string(header_.version) +
-                           "; this program reads version " + std::to_string(kVersion));
+                           "; this program reads versions up to " + std::to_string(kVersion));
     }
     if (size != header_.file_bytes) {
       return InvalidArgument((size < header_.file_bytes ? "cut short: " : "too long: ") +
@@ -149,17 +165,34 @@ class Reader {
     return ReadSection(index, kind, name, std::as_writable_bytes(std::span(*values)));
   }
 
+  Status ReadParts(std::vector<Seal>* parts) {
+    const uint64_t bytes = entries_[2].bytes;
+    const uint64_t count = bytes / sizeof(PartEntry);
+    if (entries_.size() != 3 || bytes % sizeof(PartEntry) != 0 || count == 0 || count > kMostParts) {
+      return InvalidArgument("parts: an impossible number of them");
+    }
+    std::vector<PartEntry> entries(count);
+    LOCKSTEP_RETURN_IF_ERROR(
+        ReadSection(2, SectionKind::kParts, "parts", std::as_writable_bytes(std::span(entries))));
+    for (const PartEntry& entry : entries) parts->push_back({.bytes = entry.bytes, .crc = entry.crc});
+    return {};
+  }
+
   int fd_;
   FileHeader header_;
   std::vector<SectionEntry> entries_;
 };
 
 Status CheckFits(const Snapshot& snapshot) {
-  const auto elements = static_cast<size_t>(snapshot.signature.elements());
+  const Signature& signature = snapshot.signature;
+  const bool here = snapshot.parts.empty();
+  const auto elements = here ? static_cast<size_t>(signature.elements()) : 0;
   bool fits = snapshot.parameters.size() == elements &&
-              snapshot.slots.size() == snapshot.signature.slots.size() &&
-              snapshot.slots.size() + 3 <= kMostSections && snapshot.metadata.size() <= kMostMetadataBytes &&
-              snapshot.step >= 0 && snapshot.epoch >= 0 && snapshot.offset >= 0 && snapshot.generation >= 0;
+              snapshot.state.size() == (here ? static_cast<size_t>(signature.state_elements()) : 0) &&
+              snapshot.slots.size() == (here ? signature.slots.size() : 0) &&
+              snapshot.slots.size() + 4 <= kMostSections && snapshot.metadata.size() <= kMostMetadataBytes &&
+              snapshot.parts.size() <= kMostParts && snapshot.step >= 0 && snapshot.epoch >= 0 &&
+              snapshot.offset >= 0 && snapshot.generation >= 0;
   for (const std::vector<float>& slot : snapshot.slots) fits = fits && slot.size() == elements;
   return fits ? Status() : InvalidArgument("the snapshot does not fit its signature");
 }
@@ -171,17 +204,30 @@ uint32_t HeaderCrc(FileHeader header, std::span<const SectionEntry> entries) {
   return Crc32c(std::as_bytes(entries), Crc32c(std::as_bytes(std::span(&header, 1))));
 }
 
-Status WriteSnapshot(int fd, const Snapshot& snapshot) {
+Result<Seal> WriteSnapshot(int fd, const Snapshot& snapshot) {
   LOCKSTEP_RETURN_IF_ERROR(CheckFits(snapshot));
   const std::string description = EncodeSignature(snapshot.signature);
   if (description.size() > kMostDescriptionBytes) return InvalidArgument("the signature is too long");
 
   std::vector<std::pair<SectionKind, Bytes>> sections = {
       {SectionKind::kDescription, BytesOf(description)},
-      {SectionKind::kMetadata, BytesOf(snapshot.metadata)},
-      {SectionKind::kParameters, BytesOf(snapshot.parameters)}};
-  for (const std::vector<float>& slot : snapshot.slots)
-    sections.emplace_back(SectionKind::kSlot, BytesOf(slot));
+      {SectionKind::kMetadata, BytesOf(snapshot.metadata)}};
+  uint32_t version = kVersionWithoutState;
+  std::vector<PartEntry> part_entries;
+  for (const Seal& part : snapshot.parts) part_entries.push_back({.bytes = part.bytes, .crc = part.crc});
+  if (!part_entries.empty()) {
+    version = kVersion;
+    sections.emplace_back(SectionKind::kParts, BytesOf(part_entries));
+  } else {
+    sections.emplace_back(SectionKind::kParameters, BytesOf(snapshot.parameters));
+    for (const std::vector<float>& slot : snapshot.slots) {
+      sections.emplace_back(SectionKind::kSlot, BytesOf(slot));
+    }
+    if (!snapshot.signature.state.empty()) {
+      version = kVersionWithoutParts;
+      sections.emplace_back(SectionKind::kState, BytesOf(snapshot.state));
+    }
+  }
 
   std::vector<SectionEntry> entries;
   uint64_t end = sizeof(FileHeader) + sections.size() * sizeof(SectionEntry);
@@ -189,7 +235,7 @@ Status WriteSnapshot(int fd, const Snapshot& snapshot) {
     entries.push_back({.kind = kind, .crc = Crc32c(bytes), .offset = end, .bytes = bytes.size()});
     end += bytes.size();
   }
-  FileHeader header{.version = kVersion,
+  FileHeader header{.version = version,
                     .sections = static_cast<uint32_t>(sections.size()),
                     .file_bytes = end,
                     .step = snapshot.step,
@@ -203,9 +249,15 @@ Status WriteSnapshot(int fd, const Snapshot& snapshot) {
                               {entries.data(), entries.size() * sizeof(SectionEntry)}};
   for (const auto& [kind, bytes] : sections)
     parts.push_back({const_cast<std::byte*>(bytes.data()), bytes.size()});
-  return WriteAll(fd, std::move(parts));
+  LOCKSTEP_RETURN_IF_ERROR(WriteAll(fd, std::move(parts)));
+  return Seal{.bytes = header.file_bytes, .crc = header.crc};
 }
 
-Result<Snapshot> ReadSnapshot(int fd) { return Reader(fd).Read(); }
+Result<Snapshot> ReadSnapshot(int fd, Seal* seal) {
+  Reader reader(fd);
+  Result<Snapshot> snapshot = reader.Read();
+  if (seal != nullptr) *seal = reader.seal();
+  return snapshot;
+}
 
 }  // namespace lockstep::trainer::checkpoint

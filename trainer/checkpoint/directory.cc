@@ -8,11 +8,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "common/unique_fd.h"
-#include "trainer/checkpoint/directory_names.h"
+#include "trainer/checkpoint/parts.h"
 #include "trainer/error.h"
 
 namespace lockstep::trainer::checkpoint {
@@ -39,7 +40,8 @@ Status FileStatus(int error, const std::string& what) {
 // What is in the folder, the newest first.
 struct Contents {
   std::vector<CheckpointId> checkpoints;
-  std::vector<CheckpointId> temporaries;
+  std::vector<std::pair<CheckpointId, std::string>> parts;        // by name
+  std::vector<std::pair<CheckpointId, std::string>> temporaries;  // by name; of checkpoints and of parts
   std::vector<int64_t> claims;
 
   int64_t latest_term() const {
@@ -55,7 +57,8 @@ Result<Contents> List(const std::string& path) {
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (const auto checkpoint = ParseCheckpointName(name)) contents.checkpoints.push_back(*checkpoint);
-    if (const auto temporary = ParseTemporaryName(name)) contents.temporaries.push_back(*temporary);
+    if (const auto part = ParsePartName(name)) contents.parts.emplace_back(*part, name);
+    if (const auto temporary = ParseTemporaryName(name)) contents.temporaries.emplace_back(*temporary, name);
     if (const auto claim = ParseClaimName(name)) contents.claims.push_back(*claim);
   }
   if (error) return FileStatus(error.value(), path);
@@ -83,25 +86,49 @@ Status WriteFile(const std::string& path, int flags, const std::function<Status(
   return {status.code(), path + ": " + status.message()};
 }
 
+constexpr size_t kMaxClaimBytes = 4096;
+
 struct Claimant {
   std::string run;
   int64_t generation = 0;
+  std::vector<std::string> before;  // runs that it took over from, the latest first
 };
+
+bool TookOverFrom(const Claimant& holder, const std::string& run) {
+  return std::find(holder.before.begin(), holder.before.end(), run) != holder.before.end();
+}
+
+Claimant Successor(const Claimant& holder, const std::string& run, int64_t generation) {
+  Claimant claimant{.run = run, .generation = generation, .before = holder.before};
+  if (!holder.run.empty() && holder.run != run && !TookOverFrom(holder, holder.run)) {
+    claimant.before.insert(claimant.before.begin(), holder.run);
+  }
+  return claimant;
+}
 
 // An unreadable claim, cut short by a crash, is nobody's.
 Claimant ReadClaim(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  char text[4096];
+  char text[kMaxClaimBytes];
   const ssize_t n = file ? ::read(file.get(), text, sizeof text) : -1;
   const std::string_view all(text, n > 0 ? static_cast<size_t>(n) : 0);
   const size_t end = all.find('\n');
   if (end == std::string_view::npos || !all.ends_with('\n')) return {};
-  const std::string generation(all.substr(end + 1));
-  return {std::string(all.substr(0, end)), std::strtoll(generation.c_str(), nullptr, 10)};
+  Claimant claimant{.run = std::string(all.substr(0, end))};
+  std::istringstream lines{std::string(all.substr(end + 1))};
+  std::string line;
+  std::getline(lines, line);
+  claimant.generation = std::strtoll(line.c_str(), nullptr, 10);
+  while (std::getline(lines, line)) claimant.before.push_back(line);
+  return claimant;
 }
 
 Status WriteClaim(const std::string& path, const Claimant& claimant) {
-  const std::string text = claimant.run + "\n" + std::to_string(claimant.generation) + "\n";
+  std::string text = claimant.run + "\n" + std::to_string(claimant.generation) + "\n";
+  for (const std::string& run : claimant.before) {
+    if (text.size() + run.size() + 1 >= kMaxClaimBytes) break;
+    text += run + "\n";
+  }
   return WriteFile(path, O_EXCL, [&](int fd) {
     const ssize_t n = ::write(fd, text.data(), text.size());
     if (n < 0) return FileStatus(errno, "write");
@@ -117,10 +144,83 @@ void CheckUsable(const std::string& path, const Snapshot& snapshot, const Signat
                  "; give this job another checkpoint directory, or empty this one");
 }
 
-Result<Snapshot> ReadFile(const std::string& path) {
+// Writes as a temporary file, lets `last_check` have its say, and gives it its name.
+Result<Seal> WriteAtomically(const std::string& path, const Snapshot& snapshot,
+                             const std::function<Status()>& last_check) {
+  const std::string temporary = TemporaryName(path);
+  Seal seal;
+  LOCKSTEP_RETURN_IF_ERROR(WriteFile(temporary, O_TRUNC, [&](int fd) {
+    const Result<Seal> written = WriteSnapshot(fd, snapshot);
+    if (written.ok()) seal = *written;
+    return written.status();
+  }));
+  Status status = last_check();
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = FileStatus(errno, path);
+  if (!status.ok()) {
+    ::unlink(temporary.c_str());
+    return status;
+  }
+  return seal;
+}
+
+Result<Snapshot> ReadFile(const std::string& path, Seal* seal = nullptr) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return FileStatus(errno, "open");
-  return ReadSnapshot(file.get());
+  return ReadSnapshot(file.get(), seal);
+}
+
+std::string PathOfPart(const std::string& folder, CheckpointId id, size_t number, size_t count) {
+  return folder + "/" +
+         PartName(id, {.number = static_cast<int64_t>(number), .count = static_cast<int64_t>(count)});
+}
+
+// Whether all parts are there, as long as they should be.
+Status CheckParts(const std::string& folder, CheckpointId id, const std::vector<Seal>& seals) {
+  for (size_t i = 0; i < seals.size(); ++i) {
+    const std::string path = PathOfPart(folder, id, i, seals.size());
+    std::error_code error;
+    const uint64_t bytes = fs::file_size(path, error);
+    if (error) return FileStatus(error.value(), path);
+    if (bytes != seals[i].bytes) {
+      return NotFound(path + ": " + std::to_string(bytes) + " bytes instead of " +
+                      std::to_string(seals[i].bytes));
+    }
+  }
+  return {};
+}
+
+// A checkpoint without its parts' values, with them.
+Result<Snapshot> ReadParts(const std::string& folder, CheckpointId id, Snapshot index) {
+  const std::vector<Seal> seals = index.parts;
+  LOCKSTEP_RETURN_IF_ERROR(CheckParts(folder, id, seals));
+  uint64_t bytes = 0;
+  for (const Seal& seal : seals) bytes += seal.bytes;
+  const Signature& signature = index.signature;
+  // (Nobody is given more memory than there are bytes.)
+  const uint64_t floats = static_cast<uint64_t>(signature.elements()) * (1 + signature.slots.size()) +
+                          static_cast<uint64_t>(signature.state_elements());
+  if (bytes / sizeof(float) < floats) return InvalidArgument("its parts are too short for its variables");
+  Assembly assembly(std::move(index));
+  for (size_t i = 0; i < seals.size(); ++i) {
+    Seal seal;
+    const Result<Snapshot> part = ReadFile(PathOfPart(folder, id, i, seals.size()), &seal);
+    Status status = part.status();
+    if (status.ok()) status = seal == seals[i] ? assembly.Add(*part) : InvalidArgument("it is another one");
+    if (!status.ok()) {
+      return Status(status.code(), "part " + std::to_string(i) + " of " + std::to_string(seals.size()) +
+                                       ": " + status.message());
+    }
+  }
+  return std::move(assembly).Finish();
+}
+
+// Throws BadModel when it is another job's.
+Result<Snapshot> ReadWhole(const std::string& folder, CheckpointId id, const Signature& job) {
+  const std::string path = folder + "/" + CheckpointName(id);
+  Result<Snapshot> snapshot = ReadFile(path);
+  if (!snapshot.ok()) return snapshot;
+  CheckUsable(path, *snapshot, job);
+  return snapshot->parts.empty() ? std::move(snapshot) : ReadParts(folder, id, std::move(*snapshot));
 }
 
 }  // namespace
@@ -136,16 +236,22 @@ Status Directory::Claim() {
   for (int i = 0; i < kTries; ++i) {
     const Result<Contents> contents = List(options_.path);
     if (!contents.ok()) return contents.status();
+    Claimant holder;
     if (!contents->claims.empty()) {
-      const Claimant holder = ReadClaim(options_.path + "/" + ClaimName(contents->claims.front()));
+      holder = ReadClaim(options_.path + "/" + ClaimName(contents->claims.front()));
       if (!options_.run.empty() && holder.run == options_.run && holder.generation > options_.generation) {
         return Aborted(options_.path + ": generation " + std::to_string(holder.generation) +
                        " writes here now; this is generation " + std::to_string(options_.generation));
       }
+      if (!options_.run.empty() && holder.run != options_.run && TookOverFrom(holder, options_.run)) {
+        return FailedPrecondition(options_.path + ": run " + holder.run +
+                                  " of the job has taken over from this one, run " + options_.run);
+      }
     }
-    const int64_t term = contents->latest_term() + 1;
+    // (Ours still, where somebody emptied the folder.)
+    const int64_t term = std::max(contents->latest_term() + 1, term_);
     const std::string claim = options_.path + "/" + ClaimName(term);
-    const Status status = WriteClaim(claim, {options_.run, options_.generation});
+    const Status status = WriteClaim(claim, Successor(holder, options_.run, options_.generation));
     if (!status.ok()) {
       // Taken: by another claimant, whose claim may be gone again if yet another one was faster.
       if (status.code() != StatusCode::kInvalidArgument) return status;
@@ -154,9 +260,10 @@ Status Directory::Claim() {
     }
     term_ = term;
     for (const int64_t old : contents->claims) ::unlink((options_.path + "/" + ClaimName(old)).c_str());
-    for (const CheckpointId& old : contents->temporaries) {
-      if (old.term < term_) ::unlink((options_.path + "/" + TemporaryName(old)).c_str());
+    for (const auto& [id, name] : contents->temporaries) {
+      if (id.term < term_) ::unlink((options_.path + "/" + name).c_str());
     }
+    RemoveParts();
     return SyncFolder(options_.path);
   }
   return Unavailable(options_.path + ": others keep claiming it; at last: " + lost.message());
@@ -184,22 +291,20 @@ Result<std::string> Directory::Save(const Snapshot& snapshot) {
   LOCKSTEP_RETURN_IF_ERROR(holder);
 
   const CheckpointId id{.term = term_, .step = snapshot.step};
+  LOCKSTEP_RETURN_IF_ERROR(CheckParts(options_.path, id, snapshot.parts));
   const std::string path = options_.path + "/" + CheckpointName(id);
-  const std::string temporary = options_.path + "/" + TemporaryName(id);
-  LOCKSTEP_RETURN_IF_ERROR(
-      WriteFile(temporary, O_TRUNC, [&](int fd) { return WriteSnapshot(fd, snapshot); }));
-  if (Status status = StillHolder(); !status.ok()) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const Status status = FileStatus(errno, path);
-    ::unlink(temporary.c_str());
-    return status;
-  }
+  LOCKSTEP_RETURN_IF_ERROR(WriteAtomically(path, snapshot, [this] { return StillHolder(); }).status());
   LOCKSTEP_RETURN_IF_ERROR(SyncFolder(options_.path));
   Prune();
   return path;
+}
+
+Result<Seal> Directory::SavePart(int64_t term, PartNumber part, const Snapshot& snapshot) const {
+  const std::string path = options_.path + "/" + PartName({.term = term, .step = snapshot.step}, part);
+  const Result<Seal> seal = WriteAtomically(path, snapshot, [] { return Status(); });
+  LOCKSTEP_RETURN_IF_ERROR(seal.status());
+  LOCKSTEP_RETURN_IF_ERROR(SyncFolder(options_.path));
+  return seal;
 }
 
 void Directory::Prune() {
@@ -207,8 +312,23 @@ void Directory::Prune() {
   if (!contents.ok() || contents->latest_term() > term_) return;
   const auto keep = static_cast<size_t>(std::max(options_.keep, 1));
   // What cannot be deleted now is tried again after the next checkpoint.
+  // (First what names the parts, so that nothing ever names one that is gone.)
   for (size_t i = keep; i < contents->checkpoints.size(); ++i) {
     ::unlink((options_.path + "/" + CheckpointName(contents->checkpoints[i])).c_str());
+  }
+  RemoveParts();
+}
+
+// Of checkpoints that are gone or never came to be. Later ones of this term may be about to.
+void Directory::RemoveParts() const {
+  const Result<Contents> contents = List(options_.path);
+  if (!contents.ok()) return;
+  const std::vector<CheckpointId>& whole = contents->checkpoints;
+  const CheckpointId begun{.term = term_};
+  const CheckpointId newest = whole.empty() ? begun : std::max(begun, whole.front());
+  for (const auto& [id, name] : contents->parts) {
+    const bool named = std::binary_search(whole.begin(), whole.end(), id, std::greater<>());
+    if (!named && id < newest) ::unlink((options_.path + "/" + name).c_str());
   }
 }
 
@@ -223,13 +343,12 @@ std::optional<Directory::Loaded> Directory::LoadNewest(const Signature& job,
     std::vector<std::string> skipped;
     for (const CheckpointId& id : contents->checkpoints) {
       const std::string path = options_.path + "/" + CheckpointName(id);
-      Result<Snapshot> snapshot = ReadFile(path);
+      Result<Snapshot> snapshot = ReadWhole(options_.path, id, job);
       if (!snapshot.ok()) {
         deleted = deleted || snapshot.status().code() == StatusCode::kNotFound;
         skipped.push_back(path + ": not used: " + snapshot.status().message());
         continue;
       }
-      CheckUsable(path, *snapshot, job);
       warnings->insert(warnings->end(), skipped.begin(), skipped.end());
       if (snapshot->signature.precision != job.precision) {
         warnings->push_back(path + ": was trained in " + snapshot->signature.precision +
@@ -245,9 +364,11 @@ std::optional<Directory::Loaded> Directory::LoadNewest(const Signature& job,
 }
 
 Snapshot Directory::Load(const std::string& path, const Signature& job) {
-  Result<Snapshot> snapshot = ReadFile(path);
+  const fs::path file(path);
+  const auto id = ParseCheckpointName(file.filename().string());
+  Result<Snapshot> snapshot =
+      id ? ReadWhole(file.parent_path().string(), *id, job) : InvalidArgument("not the name of a checkpoint");
   if (!snapshot.ok()) throw BadData(path + ": " + snapshot.status().message());
-  CheckUsable(path, *snapshot, job);
   return std::move(*snapshot);
 }
 

@@ -20,6 +20,14 @@ std::optional<int64_t> TakeNumber(std::string_view literal, std::string_view* te
   return number;
 }
 
+std::optional<CheckpointId> TakeId(std::string_view* text) {
+  const std::optional<int64_t> step = TakeNumber("step-", text);
+  if (!step) return std::nullopt;
+  const std::optional<int64_t> term = TakeNumber("-term-", text);
+  if (!term) return std::nullopt;
+  return CheckpointId{.term = *term, .step = *step};
+}
+
 }  // namespace
 
 std::string CheckpointName(CheckpointId id) {
@@ -29,7 +37,14 @@ std::string CheckpointName(CheckpointId id) {
   return name;
 }
 
-std::string TemporaryName(CheckpointId id) { return CheckpointName(id) + std::string(kTemporary); }
+std::string PartName(CheckpointId id, PartNumber part) {
+  char name[80];
+  std::snprintf(name, sizeof name, ".part-%05lld-of-%05lld", static_cast<long long>(part.number),
+                static_cast<long long>(part.count));
+  return CheckpointName(id) + name;
+}
+
+std::string TemporaryName(const std::string& name) { return name + std::string(kTemporary); }
 
 std::string ClaimName(int64_t term) {
   char name[40];
@@ -39,17 +54,23 @@ std::string ClaimName(int64_t term) {
 
 std::optional<CheckpointId> ParseCheckpointName(std::string_view name) {
   std::string_view rest = name;
-  const std::optional<int64_t> step = TakeNumber("step-", &rest);
-  if (!step) return std::nullopt;
-  const std::optional<int64_t> term = TakeNumber("-term-", &rest);
-  if (!term) return std::nullopt;
-  const CheckpointId id{.term = *term, .step = *step};
-  return name == CheckpointName(id) ? std::optional(id) : std::nullopt;
+  const std::optional<CheckpointId> id = TakeId(&rest);
+  return id && name == CheckpointName(*id) ? id : std::nullopt;
+}
+
+std::optional<CheckpointId> ParsePartName(std::string_view name) {
+  std::string_view rest = name;
+  const std::optional<CheckpointId> id = TakeId(&rest);
+  const std::optional<int64_t> number = id ? TakeNumber(".ckpt.part-", &rest) : std::nullopt;
+  const std::optional<int64_t> count = number ? TakeNumber("-of-", &rest) : std::nullopt;
+  return count && name == PartName(*id, {*number, *count}) ? id : std::nullopt;
 }
 
 std::optional<CheckpointId> ParseTemporaryName(std::string_view name) {
   if (!name.ends_with(kTemporary)) return std::nullopt;
-  return ParseCheckpointName(name.substr(0, name.size() - kTemporary.size()));
+  const std::string_view whole = name.substr(0, name.size() - kTemporary.size());
+  const std::optional<CheckpointId> id = ParseCheckpointName(whole);
+  return id ? id : ParsePartName(whole);
 }
 
 std::optional<int64_t> ParseClaimName(std::string_view name) {

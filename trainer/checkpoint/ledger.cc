@@ -85,6 +85,20 @@ Result<LedgerWriter> LedgerWriter::Open(const std::string& path, int64_t generat
   return LedgerWriter(std::move(fd), writer, generation);
 }
 
+Result<LedgerWriter> LedgerWriter::Open(const std::string& path, int64_t generation, int64_t resumed_step,
+                                        int64_t epoch, int64_t first, int64_t count) {
+  LedgerSummary noted;
+  if (count > 0) {
+    const Result<std::vector<LedgerRecord>> ledger = ReadLedger(path);
+    if (ledger.ok()) (void)Committed(*ledger, &noted).ok();
+  }
+  if (count == 0 || noted.steps != resumed_step - 1) return Open(path, generation, resumed_step);
+  Result<LedgerWriter> writer = Open(path, generation, resumed_step - 1);
+  if (!writer.ok()) return writer;
+  LOCKSTEP_RETURN_IF_ERROR(writer->Append(resumed_step, epoch, first, count));
+  return writer;
+}
+
 Status LedgerWriter::Append(int64_t step, int64_t epoch, int64_t first, int64_t count) {
   if (count < 1) return InvalidArgument("ledger: a step of no samples");
   return Write(fd_.get(), {.writer = writer_,

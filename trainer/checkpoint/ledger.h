@@ -29,6 +29,10 @@ class LedgerWriter {
   // Opens (or creates) the file and notes that this generation goes on after `resumed_step` (0: from
   // scratch).
   static Result<LedgerWriter> Open(const std::string& path, int64_t generation, int64_t resumed_step);
+  // The same where others than the last writer may know of the step that is gone on after: if it is the next
+  // one after what is noted, it is noted now. epoch, first and count are that step's.
+  static Result<LedgerWriter> Open(const std::string& path, int64_t generation, int64_t resumed_step,
+                                   int64_t epoch, int64_t first, int64_t count);
 
   // After the step is done. One write(2): whole, or not there.
   Status Append(int64_t step, int64_t epoch, int64_t first, int64_t count);

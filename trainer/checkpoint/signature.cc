@@ -21,6 +21,54 @@ std::string OptimizerText(const Signature& signature) {
   return text + ")";
 }
 
+int64_t SumOfElements(const std::vector<Variable>& variables) {
+  int64_t sum = 0;
+  for (const Variable& variable : variables) sum += variable.elements();
+  return sum;
+}
+
+// `what`: "variables".
+std::string DifferenceOf(const std::vector<Variable>& saved, const std::vector<Variable>& job,
+                         const std::string& what) {
+  if (saved.size() != job.size()) {
+    return "it has " + std::to_string(saved.size()) + " " + what + ", the job's model " +
+           std::to_string(job.size());
+  }
+  for (size_t i = 0; i < job.size(); ++i) {
+    const Variable &theirs = saved[i], &ours = job[i];
+    if (theirs == ours) continue;
+    return "it has the variable " + theirs.name + " " + ShapeText(theirs) + " where the job's model has " +
+           ours.name + " " + ShapeText(ours);
+  }
+  return {};
+}
+
+json Encode(const std::vector<Variable>& variables) {
+  json encoded = json::array();
+  for (const Variable& variable : variables) {
+    encoded.push_back({{"name", variable.name}, {"shape", variable.shape}});
+  }
+  return encoded;
+}
+
+// Adds to `total` how many elements they have.
+Result<std::vector<Variable>> Parse(const json& encoded, int64_t* total) {
+  std::vector<Variable> variables;
+  for (const json& each : encoded) {
+    Variable variable{each.at("name").get<std::string>(), each.at("shape").get<std::vector<int64_t>>()};
+    int64_t elements = 1;
+    for (const int64_t extent : variable.shape) {
+      if (extent < 1 || __builtin_mul_overflow(elements, extent, &elements) || elements > kMostElements) {
+        return InvalidArgument("the shape of " + variable.name + " is impossible");
+      }
+    }
+    *total += elements;
+    if (*total > kMostElements) return InvalidArgument("its variables are impossibly large");
+    variables.push_back(std::move(variable));
+  }
+  return variables;
+}
+
 }  // namespace
 
 int64_t Variable::elements() const {
@@ -29,23 +77,13 @@ int64_t Variable::elements() const {
   return product;
 }
 
-int64_t Signature::elements() const {
-  int64_t sum = 0;
-  for (const Variable& variable : variables) sum += variable.elements();
-  return sum;
-}
+int64_t Signature::elements() const { return SumOfElements(variables); }
+int64_t Signature::state_elements() const { return SumOfElements(state); }
 
 std::string Difference(const Signature& saved, const Signature& job) {
-  if (saved.variables.size() != job.variables.size()) {
-    return "it has " + std::to_string(saved.variables.size()) + " variables, the job's model " +
-           std::to_string(job.variables.size());
-  }
-  for (size_t i = 0; i < job.variables.size(); ++i) {
-    const Variable &theirs = saved.variables[i], &ours = job.variables[i];
-    if (theirs == ours) continue;
-    return "it has the variable " + theirs.name + " " + ShapeText(theirs) + " where the job's model has " +
-           ours.name + " " + ShapeText(ours);
-  }
+  if (std::string text = DifferenceOf(saved.variables, job.variables, "variables"); !text.empty())
+    return text;
+  if (std::string text = DifferenceOf(saved.state, job.state, "pieces of state"); !text.empty()) return text;
   if (saved.optimizer != job.optimizer || saved.slots != job.slots) {
     return "its optimizer is " + OptimizerText(saved) + ", the job's " + OptimizerText(job);
   }
@@ -60,16 +98,13 @@ std::string Difference(const Signature& saved, const Signature& job) {
 }
 
 std::string EncodeSignature(const Signature& signature) {
-  json variables = json::array();
-  for (const Variable& variable : signature.variables) {
-    variables.push_back({{"name", variable.name}, {"shape", variable.shape}});
-  }
-  const json all = {{"variables", std::move(variables)},
-                    {"optimizer", signature.optimizer},
-                    {"slots", signature.slots},
-                    {"precision", signature.precision},
-                    {"seed", signature.seed},
-                    {"trainingSamples", signature.training_samples}};
+  json all = {{"variables", Encode(signature.variables)},
+              {"optimizer", signature.optimizer},
+              {"slots", signature.slots},
+              {"precision", signature.precision},
+              {"seed", signature.seed},
+              {"trainingSamples", signature.training_samples}};
+  if (!signature.state.empty()) all["state"] = Encode(signature.state);
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -78,17 +113,13 @@ Result<Signature> ParseSignature(std::string_view text) {
     const json all = json::parse(text);
     Signature signature;
     int64_t total = 0;
-    for (const json& each : all.at("variables")) {
-      Variable variable{each.at("name").get<std::string>(), each.at("shape").get<std::vector<int64_t>>()};
-      int64_t elements = 1;
-      for (const int64_t extent : variable.shape) {
-        if (extent < 1 || __builtin_mul_overflow(elements, extent, &elements) || elements > kMostElements) {
-          return InvalidArgument("the shape of " + variable.name + " is impossible");
-        }
-      }
-      total += elements;
-      if (total > kMostElements) return InvalidArgument("its variables are impossibly large");
-      signature.variables.push_back(std::move(variable));
+    Result<std::vector<Variable>> variables = Parse(all.at("variables"), &total);
+    if (!variables.ok()) return variables.status();
+    signature.variables = std::move(*variables);
+    if (all.contains("state")) {
+      Result<std::vector<Variable>> state = Parse(all.at("state"), &total);
+      if (!state.ok()) return state.status();
+      signature.state = std::move(*state);
     }
     signature.optimizer = all.at("optimizer").get<std::string>();
     signature.slots = all.at("slots").get<std::vector<std::string>>();

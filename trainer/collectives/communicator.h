@@ -58,6 +58,10 @@ class Communicator {
   // `data` is summed; this rank's part of it, PartOf(data.size(), rank(), size()), holds the sum afterwards
   // and the rest of it anything.
   virtual void ReduceScatter(std::span<float> data, Deadline deadline) = 0;
+  // The way back: every rank's part of `data` on all of them.
+  virtual void AllGatherParts(std::span<float> data, Deadline deadline) = 0;
+  // Every rank's part of `data` on the rank behind it too, the last one's on the first.
+  virtual void CopyPartsOn(std::span<float> data, Deadline deadline) = 0;
   // Between two ranks, in order. A send may return before it is received.
   virtual void Send(std::span<const std::byte> data, int to, Deadline deadline) = 0;
   virtual void Recv(std::span<std::byte> data, int from, Deadline deadline) = 0;

@@ -16,6 +16,8 @@
 // peer access between the processes of one machine (CUDA IPC). Both are part of liblockstep-cuda.so.
 namespace lockstep::trainer::collectives {
 
+class DeviceLink;
+struct DeviceLinkOptions;
 class InProcessSegments;
 
 // How gradients of several devices are summed; as TensorFlow's tf.distribute names them.
@@ -28,6 +30,9 @@ struct DeviceCommunicatorOptions {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
+  // Which ranks of the job these are, for messages: the first one, and from one to the next.
+  int first_rank = 0;
+  int rank_stride = 1;
   bool shared_devices = false;            // some of the ranks share a GPU
   contract::Store* store = nullptr;       // used while connecting only
   std::string key;                        // of this group in the store
@@ -44,6 +49,15 @@ struct DeviceReport {
   int64_t samples = 0;
   int64_t stop = 0;  // ranks that were asked to stop
 };
+
+// The part of `count` floats that a rank has where they are scattered: in order, beginning on 16 bytes where
+// the first of them does, equally long but for the last rank's, which has what is left over as well.
+constexpr Range PartOnDevice(size_t count, int rank, int size) {
+  constexpr size_t kWide = 4;
+  const auto r = static_cast<size_t>(rank), n = static_cast<size_t>(size);
+  const size_t width = count / n / kWide * kWide;
+  return {width * r, r + 1 == n ? count : width * (r + 1)};
+}
 
 // A fixed group of ranks, one GPU (or a share of one) each. Every rank enqueues the same operations in the
 // same order with the same sizes. Calls return once the work is enqueued on `stream`, at most after a wait
@@ -66,6 +80,12 @@ class DeviceCommunicator {
   virtual void AllReduce(float* data, size_t count, Stream stream) = 0;
   virtual void AllReduce(DeviceReport* report, Stream stream) = 0;
   virtual void Broadcast(void* data, size_t bytes, int root, Stream stream) = 0;
+  // Of the sum over the ranks this rank's PartOnDevice, at `mine`: that part's own place in `data`, or other
+  // device memory (which need not be registered) as far from a multiple of 16 bytes. The rest of `data` holds
+  // anything afterwards.
+  virtual void ReduceScatter(float* data, size_t count, float* mine, Stream stream) = 0;
+  // The way back: every rank's part of `data` on all of them.
+  virtual void AllGatherParts(float* data, size_t count, Stream stream) = 0;
   // Whether the operations may be recorded into a DeviceGraph; then every rank records the same ones at the
   // same place among the others.
   virtual bool recordable() const = 0;
@@ -82,6 +102,7 @@ class DeviceCommunicator {
 struct CudaCommunicators {
   std::unique_ptr<DeviceCommunicator> (*connect)(const DeviceCommunicatorOptions& options,
                                                  DeviceBackend& backend);
+  std::unique_ptr<DeviceLink> (*link)(const DeviceLinkOptions& options, DeviceBackend& backend);
 };
 inline constexpr const char* kCudaCommunicators = "lockstep_cuda_communicators";
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -9,11 +8,13 @@
 #include "trainer/error.h"
 
 // The binary version of CIFAR-10 (https://www.cs.toronto.edu/~kriz/cifar.html): records of a label and 3 × 32
-// × 32 bytes: the red plane, the green one, the blue one, each row by row.
+// × 32 bytes: the red plane, the green one, the blue one, each row by row. Samples are [32, 32, 3], as images
+// are everywhere here: the planes are interleaved once, when the file is read.
 namespace lockstep::trainer::data {
 namespace {
 
-constexpr size_t kPixels = 3 * 32 * 32, kRecord = 1 + kPixels;
+constexpr size_t kSide = 32, kChannels = 3, kPlane = kSide * kSide;
+constexpr size_t kFeatures = kChannels * kPlane, kRecord = 1 + kFeatures;
 constexpr int64_t kClasses = 10;
 constexpr int kMostBatches = 999;
 
@@ -44,9 +45,15 @@ class Cifar10Source : public Source {
                     ": labels must be below " + std::to_string(classes_));
         }
         StoreTarget(plan(), label, to.targets, *sample);
-        std::memcpy(to.samples + static_cast<size_t>(*sample) * kPixels, buffer.data() + i + 1, kPixels);
+        Interleave(buffer.data() + i + 1, to.samples + static_cast<size_t>(*sample) * kFeatures);
       }
       at += bytes;
+    }
+  }
+
+  static void Interleave(const std::byte* planes, std::byte* pixels) {
+    for (size_t i = 0; i < kPlane; ++i) {
+      for (size_t c = 0; c < kChannels; ++c) pixels[i * kChannels + c] = planes[c * kPlane + i];
     }
   }
 
@@ -85,7 +92,9 @@ std::unique_ptr<Source> OpenCifar10(const SourceOptions& options) {
   plan.sample_type = SampleType::kUint8;
   plan.target_type = options.targets;
   plan.scale = 1.0f / 255.0f;
-  plan.features = kPixels;
+  plan.features = kFeatures;
+  plan.height = plan.width = kSide;
+  plan.channels = kChannels;
   plan.classes = options.targets == TargetType::kLabel ? classes : 0;
   FinishPlan(options, options.path, &plan);
   return std::make_unique<Cifar10Source>(plan, classes, std::move(files));

@@ -43,6 +43,8 @@ void CheckCounts(const DatasetPlan& plan) {
         "unknown type of targets");
   Check(plan.features >= 1, "samples must have at least one feature");
   Check(plan.features <= kMostFeatures, "samples must have at most 16,777,216 features");
+  Check(plan.channels == 0 || plan.height * plan.width * plan.channels == plan.features,
+        "the images have another number of features than the samples");
   Check(plan.training >= 1 && plan.validation >= 0 && plan.test >= 0, "there must be training samples");
   Check(plan.training <= kMost && plan.validation <= kMost && plan.test <= kMost && plan.samples() <= kMost,
         "more than 4,294,967,295 samples");
@@ -90,6 +92,11 @@ DatasetView DatasetView::FromBlock(std::span<const std::byte> block) {
 std::span<const std::byte> DatasetView::RawSample(int64_t index) const {
   const size_t bytes = plan_.sample_bytes();
   return {samples_ + static_cast<size_t>(index) * bytes, bytes};
+}
+
+Shape DatasetPlan::sample_shape() const {
+  if (channels == 0) return {features};
+  return {height, width, channels};
 }
 
 void DatasetView::Gather(std::span<const uint32_t> indices, float* out) const {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "trainer/data/range.h"
+#include "trainer/tensor/shape.h"
 
 // trainer/data/ turns files, or the generator of digits, into batches:
 //   source.h   opens IDX, CIFAR-10, CSV or generated digits and writes them into one block of memory;
@@ -13,8 +14,8 @@
 //   sampler.h  says which samples make which batch of which rank.
 // A block is position-independent and self-describing, so that the ranks of one machine can share a single
 // copy: one of them (or all, where the source is divisible) fills shared memory, the others map it and view
-// it. Everything is in memory and Gather is quick, so there is no prefetching thread. Wrong data throws
-// BadData.
+// it. Everything is in memory and Gather is quick; what is done to images beforehand (augmentation.h) is not,
+// and goes on a thread of trainer/prefetcher.h. Wrong data throws BadData.
 namespace lockstep::trainer::data {
 
 enum class SampleType : uint32_t { kUint8 = 1, kFloat32 = 2 };
@@ -30,12 +31,17 @@ struct DatasetPlan {
   TargetType target_type = TargetType::kLabel;
   float scale = 1.0f;    // a stored value times this is the feature
   int64_t features = 0;  // in a sample
+  // Of images, whose features are [height, width, channels], the last contiguous; 0 of anything else.
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 0;
   int64_t classes = 0;   // labels are below; 0 for values
   int64_t training = 0;  // without those for validation
   int64_t validation = 0;
   int64_t test = 0;
 
   int64_t samples() const { return training + validation + test; }
+  Shape sample_shape() const;   // [height, width, channels] of images, else [features]
   size_t sample_bytes() const;  // of one sample
   // Offsets from the block's start, and its whole size. Throws BadData when the sizes are nonsense or do not
   // fit.
@@ -53,6 +59,7 @@ class DatasetView {
 
   const DatasetPlan& plan() const { return plan_; }
   int64_t features() const { return plan_.features; }
+  Shape sample_shape() const { return plan_.sample_shape(); }
   int64_t classes() const { return plan_.classes; }
 
   // As ranges of sample numbers; possibly empty (validation, test).

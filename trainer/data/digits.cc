@@ -143,6 +143,8 @@ std::unique_ptr<Source> OpenDigits(const SourceOptions& options) {
   plan.target_type = options.targets;
   plan.scale = 1.0f / 255.0f;
   plan.features = kDigitPixels;
+  plan.height = plan.width = kDigitSide;
+  plan.channels = 1;
   plan.classes = options.targets == TargetType::kLabel ? 10 : 0;
   plan.training = options.samples > 0 ? options.samples : kDigitsTrainingSamples;
   plan.test = options.test_samples > 0 ? options.test_samples : kDigitsTestSamples;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -105,10 +106,15 @@ class IdxPair {
       std::vector<std::byte> header(kImagesHeader);
       images_.Read(header);
       CheckHeader(header.data());
+      rows_ = BigEndian(header.data() + 8);
+      columns_ = BigEndian(header.data() + 12);
     } else if ((images_.size() - kImagesHeader) % labels_.size() != 0) {
       Explain();
       images_.Fail("does not hold one image for each of the " + std::to_string(labels_.size()) +
                    " labels of " + labels_file_.path());
+    } else {
+      const auto side = static_cast<size_t>(std::lround(std::sqrt(static_cast<double>(features()))));
+      if (side * side == features()) rows_ = columns_ = side;
     }
   }
 
@@ -116,6 +122,10 @@ class IdxPair {
   const IdxFile& labels_file() const { return labels_file_; }
   const std::vector<uint8_t>& labels() const { return labels_; }
   size_t features() const { return (images_.size() - kImagesHeader) / labels_.size(); }
+  // Of an image. Of compressed ones they are taken to be equal, which Load() confirms; 0 where they cannot
+  // be.
+  size_t rows() const { return rows_; }
+  size_t columns() const { return columns_; }
 
   // Writes the images to `samples`, and their header to the 16 bytes in front of it.
   void Load(std::byte* samples) const {
@@ -150,11 +160,17 @@ class IdxPair {
                    std::to_string(columns) + ", asks for " +
                    (bytes == 0 ? std::string("more than fits") : std::to_string(bytes + kImagesHeader)));
     }
+    if (rows_ != 0 && (rows != rows_ || columns != columns_)) {
+      images_.Fail("its images are " + std::to_string(rows) + "×" + std::to_string(columns) +
+                   ", and compressed ones must be square; decompress it");
+    }
   }
 
   IdxFile labels_file_;
   IdxFile images_;
   std::vector<uint8_t> labels_;
+  size_t rows_ = 0;
+  size_t columns_ = 0;
 };
 
 class IdxSource : public Source {
@@ -230,6 +246,11 @@ std::unique_ptr<Source> OpenIdx(const SourceOptions& options) {
   plan.target_type = options.targets;
   plan.scale = 1.0f / 255.0f;
   plan.features = static_cast<int64_t>(training.features());
+  if (training.rows() > 0) {
+    plan.height = static_cast<int64_t>(training.rows());
+    plan.width = static_cast<int64_t>(training.columns());
+    plan.channels = 1;
+  }
   plan.training = static_cast<int64_t>(training.labels().size());
   plan.test = static_cast<int64_t>(test.labels().size());
   if (options.targets == TargetType::kLabel) {

@@ -8,16 +8,41 @@
 
 namespace lockstep::trainer {
 
-// Keras' names and meanings (keras/src/initializers/random_initializers.py).
-enum class Initializer { kZeros, kGlorotUniform };
+// How a variable begins: Keras' names, formulas and defaults (keras/src/initializers).
+struct Initializer {
+  enum Kind {
+    kZeros,
+    kOnes,
+    kConstant,         // value
+    kRandomUniform,    // [minimum, maximum)
+    kRandomNormal,     // mean, deviation
+    kTruncatedNormal,  // the same, and nothing beyond two deviations
+    kGlorotUniform,
+    kGlorotNormal,
+    kHeUniform,
+    kHeNormal
+  };
 
-// "Zeros", "GlorotUniform". Throws BadModel, naming the ones there are.
+  Initializer() = default;
+  Initializer(Kind kind) : kind(kind) {}  // NOLINT(google-explicit-constructor): a kind with its defaults
+
+  Kind kind = kZeros;
+  double value = 0;
+  double minimum = -0.05;
+  double maximum = 0.05;
+  double mean = 0;
+  double deviation = 0.05;
+};
+
+// "Zeros", "GlorotUniform" …, with the defaults. Throws BadModel, naming the ones there are.
 Initializer ParseInitializer(std::string_view name);
 
 // Fills `values` (shape.num_elements() of them, row-major). Random values are keyed by (seed, variable,
-// element) with Philox 4x32-10, so they depend neither on the order of calls nor on the rank. Glorot uniform:
-// within ±√(6 / (fan_in + fan_out)), fans as in Keras.
-void Initialize(Initializer initializer, const Shape& shape, uint64_t seed, uint32_t variable,
+// element) with Philox 4x32-10, so they depend neither on the order of calls nor on the rank. Glorot's and
+// He's scale by the fans of the shape, of a convolution [height, width, inputs, outputs] with its window;
+// their normal ones are truncated at two deviations, and these enlarged for what that takes away, as in
+// Keras.
+void Initialize(const Initializer& initializer, const Shape& shape, uint64_t seed, uint32_t variable,
                 std::span<float> values);
 
 }  // namespace lockstep::trainer

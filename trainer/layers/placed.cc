@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/error.h"
+
 namespace lockstep::trainer {
 
 PlacedLayer::PlacedLayer(std::unique_ptr<Layer> layer, const LayerContext& context, Backend& home,
@@ -10,15 +12,21 @@ PlacedLayer::PlacedLayer(std::unique_ptr<Layer> layer, const LayerContext& conte
     : layer_(std::move(layer)),
       home_(home),
       there_(there),
-      inputs_(context.inputs),
+      inputs_(context.input.num_elements()),
       input_type_(context.compute) {
+  if (context.passes_in_flight > 1) {
+    throw Unsupported("layer " + name() + " on a device of its own: one pass at a time, and " +
+                      std::to_string(context.passes_in_flight) + " are to be in flight");
+  }
   const size_t x = InputBytes(context.max_batch);
   const size_t y = OutputBytes(context.max_batch, output_type());
   const size_t dy = OutputBytes(context.max_batch, output_gradient_type());
   x_ = Buffer(there.allocator(), x);
   y_ = Buffer(there.allocator(), y);
   dy_ = Buffer(there.allocator(), dy);
-  if (!context.first) dx_ = Buffer(there.allocator(), x);
+  saved_ = Buffer(there.allocator(), layer_->saved_bytes());
+  scratch_ = Buffer(there.allocator(), layer_->scratch_bytes());
+  if (context.input_gradient) dx_ = Buffer(there.allocator(), x);
   size_t largest = std::max({x, y, dy});
   for (const VariableSpec& variable : variables()) {
     const size_t bytes = static_cast<size_t>(variable.stored_size) * sizeof(float);
@@ -68,21 +76,25 @@ void PlacedLayer::RenewVariables() {
   }
 }
 
-void PlacedLayer::Forward(int64_t n, const void* x, void* y) {
-  RenewVariables();
-  Send(x, x_.data(), InputBytes(n));
-  layer_->Forward(n, x_.data(), y_.data());
-  Fetch(y_.data(), y, OutputBytes(n, output_type()));
+LayerMemory PlacedLayer::MemoryThere() const {
+  return {.x = x_.data(), .y = y_.data(), .saved = saved_.data(), .scratch = scratch_.data()};
 }
 
-void PlacedLayer::Backward(int64_t n, const void* /*x*/, const void* /*y*/, void* dy, void* dx) {
+void PlacedLayer::Forward(const Pass& pass, const LayerMemory& memory) {
+  RenewVariables();
+  Send(memory.x, x_.data(), InputBytes(pass.n));
+  layer_->Forward(pass, MemoryThere());
+  Fetch(y_.data(), memory.y, OutputBytes(pass.n, output_type()));
+}
+
+void PlacedLayer::Backward(const Pass& pass, const LayerMemory& /*memory*/, void* dy, void* dx) {
   // What Forward brought and made is still there.
-  Send(dy, dy_.data(), OutputBytes(n, output_gradient_type()));
-  layer_->Backward(n, x_.data(), y_.data(), dy_.data(), dx == nullptr ? nullptr : dx_.data());
+  Send(dy, dy_.data(), OutputBytes(pass.n, output_gradient_type()));
+  layer_->Backward(pass, MemoryThere(), dy_.data(), dx == nullptr ? nullptr : dx_.data());
   for (size_t i = 0; i < copies_.size(); ++i) {
     Fetch(copies_[i].gradient.data(), bound_[i].gradient, copies_[i].gradient.bytes());
   }
-  if (dx != nullptr) Fetch(dx_.data(), dx, InputBytes(n));
+  if (dx != nullptr) Fetch(dx_.data(), dx, InputBytes(pass.n));
 }
 
 }  // namespace lockstep::trainer

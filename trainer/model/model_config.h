@@ -36,6 +36,7 @@ enum class Metric { kAccuracy };
 struct ModelConfig {
   std::vector<LayerConfig> layers;  // from the input to the output
   LossKind loss = LossKind::kSparseCategoricalCrossentropy;
+  float label_smoothing = 0;  // of cross-entropy, in [0, 1); see LossOptions
   std::vector<Metric> metrics;
 };
 

@@ -7,17 +7,17 @@ namespace lockstep::trainer::strategy {
 namespace {
 
 // Where layers end, ascending; the last is the total.
-std::vector<size_t> EndsOfLayers(const ParameterLayout& layout) {
+std::vector<int64_t> EndsOfLayers(const ParameterLayout& layout) {
   const auto layer = [](const Variable& variable) {
     return variable.name.substr(0, variable.name.rfind('/'));
   };
-  std::vector<size_t> ends;
+  std::vector<int64_t> ends;
   for (size_t i = 1; i < layout.variables.size(); ++i) {
     if (layer(layout.variables[i]) != layer(layout.variables[i - 1])) {
-      ends.push_back(static_cast<size_t>(layout.variables[i].offset));
+      ends.push_back(layout.variables[i].offset);
     }
   }
-  ends.push_back(static_cast<size_t>(layout.total));
+  ends.push_back(layout.total);
   return ends;
 }
 
@@ -25,7 +25,12 @@ std::vector<size_t> EndsOfLayers(const ParameterLayout& layout) {
 
 std::vector<collectives::Range> CutIntoBuckets(const ParameterLayout& layout, size_t target,
                                                size_t worth_two) {
-  const std::vector<size_t> ends = EndsOfLayers(layout);
+  return CutIntoBuckets(EndsOfLayers(layout), target, worth_two);
+}
+
+std::vector<collectives::Range> CutIntoBuckets(std::span<const int64_t> borders, size_t target,
+                                               size_t worth_two) {
+  const std::vector<size_t> ends(borders.begin(), borders.end());
   const size_t total = ends.back();
   if (total >= worth_two) target = std::min(target, (total + 1) / 2);
   std::vector<collectives::Range> buckets;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "trainer/collectives/communicator.h"
@@ -12,6 +13,9 @@ namespace lockstep::trainer::strategy {
 // `worth_two`, and has a border, into two at least, so that there is something to hide behind what is left of
 // the pass. They follow one another from 0 to layout.total, the same on every rank.
 std::vector<collectives::Range> CutIntoBuckets(const ParameterLayout& layout, size_t target,
+                                               size_t worth_two);
+// The same with other borders: `ends`, ascending, the last of which is the whole.
+std::vector<collectives::Range> CutIntoBuckets(std::span<const int64_t> ends, size_t target,
                                                size_t worth_two);
 
 }  // namespace lockstep::trainer::strategy

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "common/log.h"
 #include "trainer/error.h"
-#include "trainer/strategy/buckets.h"
 #include "trainer/strategy/device_ops.h"
 #include "trainer/strategy/meeting.h"
 
@@ -15,24 +13,15 @@ namespace {
 
 using collectives::DeviceReport;
 
-// PyTorch's DDP found 25 MB to be about right (arXiv 2006.15704, section 5.4).
-constexpr size_t kBucket = 25'000'000 / sizeof(float);
-// A sum of this many floats takes longer than to start another.
-constexpr size_t kWorthTwoBuckets = 1024 * 1024;
 // One step in so many is taken apart by events. More than there are in flight: the events are read by then.
 constexpr uint64_t kMeasureEvery = 16;
-
-// A step that is nearly done is looked for at once, another one less and less often.
-constexpr auto kSpin = std::chrono::microseconds(50);
-constexpr auto kLongestPause = std::chrono::microseconds(200);
-constexpr auto kLookAtPeers = std::chrono::milliseconds(50);
 
 // The report's first half is copied from the loss kernel's sums as they are.
 static_assert(offsetof(DeviceReport, loss_sum) == offsetof(LossSums, loss_sum) &&
               offsetof(DeviceReport, correct) == offsetof(LossSums, correct));
 constexpr size_t kLossHalf = offsetof(DeviceReport, samples);
 
-size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+constexpr size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
@@ -54,28 +43,30 @@ void DeviceReplicated::InStep(int64_t step, Work&& work) {
   }
 }
 
-// What a communicator says may only be that another rank has given up; the machine's group knows why.
-template <typename Work>
-void DeviceReplicated::WithOthers(Work&& work) {
-  try {
-    work();
-  } catch (const CollectiveLost&) {
-    group_->LookAtPeers("all-reduce", [](int) { return true; });
-    throw;
-  }
-}
-
 void DeviceReplicated::Setup(Model& model, Optimizer& optimizer, uint64_t seed) {
   model_ = &model;
   optimizer_ = &optimizer;
-  l2_ranges_ = model.layout().l2_ranges();
+  seed_ = seed;
+  const bool sums = !alone() && (model.sums_over_replicas() || model.state_differs());
+  if (sums && options_.world.group_size > 1) {
+    throw Unsupported(
+        "BatchNormalization with replicas on GPUs of several machines is not there; use one machine, or "
+        "processors");
+  }
   for (const Variable& variable : model.layout().variables) {
     if (variable.l2 != 0) penalised_.push_back(variable);
   }
   CompareModels(options_, model.layout(), optimizer.slots());
   Connect();
+  if (sums) {
+    replica_sum_ = std::make_unique<SharedSum>(
+        SharedSum::Options{.group = group_.get(), .deadline = [this] { return deadline(); }});
+  }
+  Divide();
   Allocate();
-  model.Bind({state_.as<float>(), total()}, {gradients_, total()});
+  PlaceBuckets();
+  if (!alone()) MakeEvents();
+  Bind(state_.as<float>());
   if (options_.world.rank == 0) model.Initialize(seed);
   BroadcastState();
   group_->Barrier("setting up", deadline());
@@ -86,9 +77,16 @@ void DeviceReplicated::Connect() {
   DeviceOpsChoice choice;
   if (!alone()) choice = ChooseDeviceOps(options_.ops, world, TellDevices(options_));
   group_ = JoinMachine(options_);
-  control_ = group_->CreateSegment("control", sizeof(Member) * static_cast<size_t>(world.local_size),
-                                   Clock::now() + options_.setup_timeout);
-  members_ = control_.View<Member>(0, static_cast<size_t>(world.local_size)).data();
+  watch_ = std::make_unique<DeviceWatch>(DeviceWatch::Options{.device = device_,
+                                                              .group = *group_,
+                                                              .alone = alone(),
+                                                              .timeout = options_.collective_timeout,
+                                                              .check =
+                                                                  [this] {
+                                                                    if (communicator_ != nullptr)
+                                                                      communicator_->Check();
+                                                                  }},
+                                         Clock::now() + options_.setup_timeout);
   if (alone()) return;
   communicator_ = options_.communicators->connect({.ops = choice.ops,
                                                    .rank = world.rank,
@@ -109,14 +107,16 @@ void DeviceReplicated::Connect() {
 void DeviceReplicated::Allocate() {
   Allocator& allocator = alone() ? device_.allocator() : device_.shareable();
   const auto slots = static_cast<size_t>(optimizer_->slots());
-  stride_ = RoundUp(total(), 64);
-  state_ = Buffer(allocator, (1 + slots) * stride_ * sizeof(float));
-  exchange_ = Buffer(allocator, stride_ * sizeof(float) + sizeof(DeviceReport));
+  state_ = Buffer(allocator, (stride_ + slots * slot_stride_) * sizeof(float));
+  const size_t floats = gradient_floats_ + (in_turns_ ? slot_stride_ : 0);
+  exchange_ = Buffer(allocator, floats * sizeof(float) + 2 * sizeof(DeviceReport));
   gradients_ = exchange_.as<float>();
-  report_ = reinterpret_cast<DeviceReport*>(gradients_ + stride_);
+  report_ = reinterpret_cast<DeviceReport*>(gradients_ + floats);
+  norm_ = report_ + 1;
   const size_t squares = penalised_.size() * sizeof(double);
+  rates_ = std::make_unique<DeviceRates>(device_);
   small_ = Buffer(device_.allocator(), kBufferAlignment + squares);
-  rate_ = small_.as<float>();
+  squared_norm_ = sharded() ? &norm_->loss_sum : small_.as<double>();
   squares_ = reinterpret_cast<double*>(small_.as<char>() + kBufferAlignment);
   for (const Buffer* buffer : {&state_, &exchange_}) device_.Zero(buffer->data(), buffer->bytes());
   device_.Synchronize();
@@ -135,34 +135,46 @@ void DeviceReplicated::Allocate() {
   idle_ = device_.MakeEvent(false);
   host_.resize(1 + slots);
   host_step_.assign(1 + slots, -1);
-  recordable_ = options_.record_steps && (alone() || communicator_->recordable());
-  if (alone()) return;
+  // (Sums in the middle of a pass are the host's.)
+  recordable_ =
+      options_.record_steps && (alone() || (communicator_->recordable() && !model_->sums_over_replicas()));
+}
 
-  for (const collectives::Range range : CutIntoBuckets(model_->layout(), kBucket, kWorthTwoBuckets)) {
-    buckets_.push_back({.range = range,
-                        .ready = device_.MakeEvent(false),
-                        .reduced = device_.MakeEvent(false),
-                        .before = device_.MakeEvent(true),
-                        .after = device_.MakeEvent(true)});
+void DeviceReplicated::MakeEvents() {
+  const auto make_wait = [&] { return Wait{device_.MakeEvent(true), device_.MakeEvent(true)}; };
+  for (Bucket& bucket : buckets_) {
+    for (auto* event : {&bucket.ready, &bucket.reduced, &bucket.updated}) *event = device_.MakeEvent(false);
+    bucket.wait = make_wait();
   }
-  reported_ = device_.MakeEvent(false);
-  report_reduced_ = device_.MakeEvent(false);
-  before_report_ = device_.MakeEvent(true);
-  after_report_ = device_.MakeEvent(true);
+  for (auto* event : {&reported_, &report_reduced_, &gathered_}) *event = device_.MakeEvent(false);
+  report_wait_ = make_wait();
+  gather_wait_ = make_wait();
   for (const Buffer* buffer : {&state_, &exchange_}) {
     communicator_->Register(buffer->data(), buffer->bytes(), Clock::now() + options_.setup_timeout);
   }
   if (options_.world.rank == 0) {
     log::Info("gradients: " + communicator_->description() + ", since " + why_these_ops_);
+    ReportShares();
   }
 }
 
-// Rank 0's parameters and slots on every rank.
+void DeviceReplicated::Bind(float* parameters) {
+  std::vector<GradientRange> places;
+  for (const Bucket& bucket : buckets_) {
+    places.push_back(
+        {static_cast<int64_t>(bucket.range.begin), static_cast<int64_t>(bucket.range.end), bucket.gradients});
+  }
+  in_turns_ ? model_->Bind({parameters, total()}, places)
+            : model_->Bind({parameters, total()}, {gradients_, total()});
+}
+
+// Rank 0's parameters and slots on every rank. (Divided, slots go their own way.)
 void DeviceReplicated::BroadcastState() {
   if (!alone()) {
-    communicator_->Broadcast(state_.data(), state_.bytes(), 0, device_.compute_stream());
+    const size_t bytes = sharded() ? stride_ * sizeof(float) : state_.bytes();
+    communicator_->Broadcast(state_.data(), bytes, 0, device_.compute_stream());
     idle_->Record(device_.compute_stream());
-    Await(*idle_, "broadcast of the parameters", 0);
+    watch_->Await(*idle_, "broadcast of the parameters", 0);
   }
   model_->ParametersChanged(0, model_->layout().total);
 }
@@ -174,13 +186,19 @@ void DeviceReplicated::StartStep(const Batch& batch) {
   flight.measured = !alone() && started_ % kMeasureEvery == 0;
   flight.landing->mine = {.samples = batch.local_samples, .stop = stop_requested() ? 1 : 0};
   ++started_;
-  members_[options_.world.local_rank].started.store(number);
+  watch_->Started(number);
   InStep(number, [&] {
-    device_.SetFloat(rate_, optimizer_->Rate(number));
+    // Passes that sum over the replicas wait for the device without an eye on the others: what it is to do
+    // before must not depend on them.
+    if (!alone() && model_->sums_over_replicas()) {
+      idle_->Record(device_.compute_stream());
+      watch_->Await(*idle_, "all-reduce", number - 1);
+    }
+    rates_->Tell(optimizer_->Rates(number));
     if (!alone()) {
       device_.CopyAsync(&report_->samples, &flight.landing->mine.samples, sizeof(DeviceReport) - kLossHalf);
     }
-    WithOthers([&] { Run(batch, flight.measured); });
+    watch_->WithOthers([&] { Run(batch, flight.measured); });
     device_.CopyAsync(&flight.landing->sums, model_->loss_sums(), sizeof(LossSums));
     if (!alone()) device_.CopyAsync(&flight.landing->total, report_, sizeof(DeviceReport));
     if (!penalised_.empty()) {
@@ -215,71 +233,93 @@ void DeviceReplicated::Enqueue(const Batch& batch, bool measured) {
   for (size_t i = 0; i < penalised_.size(); ++i) {
     device_.SumOfSquaresAsync(state_.as<float>() + penalised_[i].offset, penalised_[i].size, squares_ + i);
   }
+  if (in_turns_) StartTurns();
   size_t ready = 0;
-  model_->EnqueueTrainStep(
-      batch.inputs, batch.labels, batch.local_samples, 1.0f / static_cast<float>(batch.global_samples),
-      [&](int64_t, int64_t end) {
-        for (; ready < buckets_.size() && buckets_[ready].range.end <= static_cast<size_t>(end); ++ready) {
-          buckets_[ready].ready->Record(compute);
-        }
-      });
-  if (alone()) {
-    Update(0, total());
-  } else {
-    SumOverRanks(measured);
-  }
-  model_->ParametersUpdated(0, model_->layout().total);
+  model_->EnqueueTrainStep(ForModel(batch, seed_, replica_sum_.get()), [&](int64_t, int64_t end) {
+    for (; ready < buckets_.size() && buckets_[ready].range.end <= static_cast<size_t>(end); ++ready) {
+      buckets_[ready].ready->Record(compute);
+      if (in_turns_) TakeTurn(ready, measured);
+    }
+  });
+  const bool clips = optimizer_->clips_by_norm();
+  if (!alone()) SumOverRanks(measured);
+  if (clips) UpdateClipped();
+  if (alone() && !clips) Update(whole_);
+  if (!sharded()) return model_->ParametersUpdated(0, model_->layout().total);
+  GatherParameters(measured);
+  model_->ParametersChanged(0, model_->layout().total);
 }
 
-// The sums are enqueued behind the whole pass, so that no wait for another process holds it up; on the device
-// each begins when its bucket is ready.
+void DeviceReplicated::EnqueueSum(const Bucket& bucket) {
+  const Stream communication = device_.communication_stream();
+  bucket.ready->MakeWait(communication);
+  if (sharded()) {
+    communicator_->ReduceScatter(bucket.gradients, bucket.range.size(), bucket.sums, communication);
+  } else {
+    communicator_->AllReduce(bucket.gradients, bucket.range.size(), communication);
+  }
+  bucket.reduced->Record(communication);
+}
+
+void DeviceReplicated::WaitFor(DeviceEvent& event, const Wait& wait, bool measured) {
+  const Stream compute = device_.compute_stream();
+  if (measured) wait.before->Record(compute);
+  event.MakeWait(compute);
+  if (measured) wait.after->Record(compute);
+}
+
+// The sums are enqueued behind the whole pass (but for those in turns), so that no wait for another process
+// holds it up; on the device each begins when its bucket is ready.
 void DeviceReplicated::SumOverRanks(bool measured) {
   const Stream compute = device_.compute_stream(), communication = device_.communication_stream();
   device_.CopyAsync(report_, model_->loss_sums(), kLossHalf);
   reported_->Record(compute);
-  for (const Bucket& bucket : buckets_) {
-    bucket.ready->MakeWait(communication);
-    communicator_->AllReduce(gradients_ + bucket.range.begin, bucket.range.size(), communication);
-    bucket.reduced->Record(communication);
-  }
+  for (size_t i = 0; i < buckets_.size() && !in_turns_; ++i) EnqueueSum(buckets_[i]);
   reported_->MakeWait(communication);
   communicator_->AllReduce(report_, communication);
   report_reduced_->Record(communication);
 
-  const auto wait = [&](DeviceEvent& done, DeviceEvent& before, DeviceEvent& after) {
-    if (measured) before.Record(compute);
-    done.MakeWait(compute);
-    if (measured) after.Record(compute);
-  };
-  for (const Bucket& bucket : buckets_) {
-    wait(*bucket.reduced, *bucket.before, *bucket.after);
-    Update(bucket.range.begin, bucket.range.end);
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = buckets_[i];
+    const bool waited = in_turns_ && i + 2 < buckets_.size();  // see TakeTurn
+    if (!waited) WaitFor(*bucket.reduced, bucket.wait, measured);
+    if (!optimizer_->clips_by_norm()) Update(bucket);
   }
-  wait(*report_reduced_, *before_report_, *after_report_);
+  WaitFor(*report_reduced_, report_wait_, measured);
 }
 
-void DeviceReplicated::Update(size_t begin, size_t end) {
-  UpdateBuffers buffers{.parameters = state_.as<float>(),
-                        .gradients = gradients_,
-                        .rate = rate_,
-                        .rounded = model_->rounded_copies()};
-  for (int i = 0; i < optimizer_->slots(); ++i) {
-    buffers.slots[i] = state_.as<float>() + static_cast<size_t>(1 + i) * stride_;
-  }
-  // (What the step's number decides is in rate_.)
-  optimizer_->Update(1, buffers, static_cast<int64_t>(begin), static_cast<int64_t>(end), l2_ranges_);
+// Every rank has the same sums, and so the same norm, bit for bit.
+void DeviceReplicated::UpdateClipped() {
+  if (sharded()) return UpdateClippedShares();
+  optimizer_->AddPenalties(state_.as<float>(), gradients_, 0, model_->layout().total, whole_.ranges);
+  device_.SumOfSquaresAsync(gradients_, model_->layout().total, squared_norm_);
+  Update(whole_);
+}
+
+// (What the step's number decides is in rates_; and what others update of the parameters is written there
+// only.)
+void DeviceReplicated::Update(const Bucket& bucket) {
+  UpdateBuffers buffers{.parameters = state_.as<float>() + bucket.share.begin,
+                        .gradients = bucket.sums,
+                        .rates = rates_->data()};
+  if (optimizer_->clips_by_norm()) buffers.squared_norm = squared_norm_;
+  for (int i = 0; i < optimizer_->slots(); ++i) buffers.slots[i] = SlotOf(i) + bucket.slots;
+  if (!sharded()) buffers.rounded = bucket.rounded;
+  optimizer_->Update(1, buffers, 0, static_cast<int64_t>(bucket.share.size()), bucket.ranges);
+  if (sharded()) bucket.updated->Record(device_.compute_stream());
 }
 
 // How long the compute stream stood still for the others.
 double DeviceReplicated::TakeExposed() {
-  double seconds = after_report_->SecondsSince(*before_report_);
-  for (const Bucket& bucket : buckets_) seconds += bucket.after->SecondsSince(*bucket.before);
+  const auto of = [](const Wait& wait) { return wait.after->SecondsSince(*wait.before); };
+  double seconds = of(report_wait_) + (sharded() ? of(gather_wait_) : 0);
+  for (const Bucket& bucket : buckets_) seconds += of(bucket.wait);
   return seconds;
 }
 
 StepResult DeviceReplicated::FinishStep() {
   Flight& flight = flights_[finished_ % kInFlight];
-  InStep(step_ + 1, [&] { Await(*flight.done, "all-reduce", step_ + 1); });
+  InStep(step_ + 1, [&] { watch_->Await(*flight.done, "all-reduce", step_ + 1); });
   const Landing& landing = *flight.landing;
   const LossResult mine = ResultOf(landing.sums, model_->outputs());
   const DeviceReport total = alone() ? DeviceReport{.loss_sum = mine.loss_sum,
@@ -300,30 +340,6 @@ StepResult DeviceReplicated::FinishStep() {
           .collective_bytes = alone() ? 0 : static_cast<int64_t>(this->total() * sizeof(float))};
 }
 
-void DeviceReplicated::Await(DeviceEvent& event, const std::string& operation, int64_t steps) {
-  const auto start = Clock::now();
-  const auto everybody = [](int) { return true; };
-  const auto behind = [&](int r) { return members_[r].started.load() < steps; };
-  auto look_at_peers = start + kLookAtPeers;
-  std::chrono::nanoseconds pause = std::chrono::microseconds(5);
-  while (!event.Done()) {
-    if (communicator_ != nullptr) WithOthers([&] { communicator_->Check(); });
-    const auto now = Clock::now();
-    if (now >= look_at_peers) {
-      look_at_peers = now + kLookAtPeers;
-      group_->LookAtPeers(operation, everybody);
-      if (now - start >= options_.collective_timeout) {
-        if (!alone()) group_->GiveUp(operation, behind, "the others' devices", now - start);
-        throw DeviceLost(operation + ": " + device_.identity().name + " (" + device_.identity().uuid +
-                         ") has not answered in time");
-      }
-    }
-    if (now - start < kSpin) continue;
-    std::this_thread::sleep_for(pause);
-    pause = std::min<std::chrono::nanoseconds>(pause * 2, kLongestPause);
-  }
-}
-
 Totals DeviceReplicated::Sum(const Totals& local) {
   if (alone()) return local;
   const Stream compute = device_.compute_stream();
@@ -333,8 +349,18 @@ Totals DeviceReplicated::Sum(const Totals& local) {
   communicator_->AllReduce(report_, compute);
   device_.CopyAsync(&landing, report_, sizeof landing);
   idle_->Record(compute);
-  Await(*idle_, "sum over the ranks", step_);
+  watch_->Await(*idle_, "sum over the ranks", step_);
   return {landing.loss_sum, landing.correct, landing.samples};
+}
+
+void DeviceReplicated::UseAverage(bool average) {
+  const int slot = AverageSlotOf(*optimizer_);
+  if (sharded()) {
+    ReadAverage(average);
+  } else {
+    Bind(average ? SlotOf(slot) : state_.as<float>());
+  }
+  model_->ParametersChanged(0, model_->layout().total);
 }
 
 void DeviceReplicated::Finish() {
@@ -348,7 +374,8 @@ std::span<const float> DeviceReplicated::Downloaded(int index) const {
   const auto i = static_cast<size_t>(index);
   if (host_step_[i] != step_) {
     host_[i].resize(total());
-    device_.Download(host_[i].data(), state_.as<float>() + i * stride_, total() * sizeof(float));
+    const float* const from = index == 0 ? state_.as<float>() : SlotOf(index - 1);
+    device_.Download(host_[i].data(), from, total() * sizeof(float));
     host_step_[i] = step_;
   }
   return host_[i];
@@ -364,14 +391,17 @@ void DeviceReplicated::Restore(int64_t step, const Fill& fill) {
       Abort();
       throw;
     }
-    for (size_t i = 0; i < host_.size(); ++i) {
-      device_.Upload(state_.as<float>() + i * stride_, host_[i].data(), total() * sizeof(float));
+    const size_t bytes = total() * sizeof(float);
+    device_.Upload(state_.data(), host_[0].data(), bytes);
+    for (int i = 0; i < optimizer_->slots() && !sharded(); ++i) {
+      device_.Upload(SlotOf(i), host_[1 + static_cast<size_t>(i)].data(), bytes);
     }
   }
   host_step_.assign(host_.size(), -1);
   step_ = step;
-  members_[options_.world.local_rank].started.store(step);
+  watch_->Started(step);
   BroadcastState();
+  if (sharded()) SpreadSlots();
 }
 
 void DeviceReplicated::Abort() noexcept {

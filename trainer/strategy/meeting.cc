@@ -1,5 +1,6 @@
 #include "trainer/strategy/meeting.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,18 @@ void CompareModels(const Options& options, const ParameterLayout& layout, int sl
                    " lay out different parameters; all need the same model and optimizer, and machines with "
                    "the same kind of processor");
   }
+}
+
+void BroadcastOnMachine(collectives::LocalGroup& group, uint64_t number, std::span<std::byte> data, bool mine,
+                        const std::function<void(std::span<std::byte>)>& between,
+                        collectives::Deadline deadline) {
+  const auto segment = group.CreateSegment("broadcast/" + std::to_string(number), data.size(), deadline,
+                                           /*resident=*/false);
+  const std::span<std::byte> all = segment.View<std::byte>(0, data.size());
+  if (mine) std::copy(data.begin(), data.end(), all.begin());
+  between(all);
+  group.Barrier("handing the state on", deadline);
+  if (!mine) std::copy(all.begin(), all.end(), data.begin());
 }
 
 }  // namespace lockstep::trainer::strategy

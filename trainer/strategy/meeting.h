@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "trainer/collectives/local/local_group.h"
 #include "trainer/optimizer/optimizer.h"
@@ -18,5 +21,12 @@ std::unique_ptr<collectives::LocalGroup> JoinMachine(const Options& options);
 // differs is known to all, and nobody is left waiting for those who gave up over it. Throws BadModel,
 // RendezvousFailed.
 void CompareModels(const Options& options, const ParameterLayout& layout, int slots);
+
+// Collective: the data of the rank that has it (`mine`) on every rank of the machine. `between` is called on
+// every rank, with the place that all of the machine read afterwards, before they do. `number`: another each
+// time.
+void BroadcastOnMachine(collectives::LocalGroup& group, uint64_t number, std::span<std::byte> data, bool mine,
+                        const std::function<void(std::span<std::byte>)>& between,
+                        collectives::Deadline deadline);
 
 }  // namespace lockstep::trainer::strategy

@@ -25,14 +25,19 @@ uint64_t ThisCore() { return static_cast<uint64_t>(std::max(0, ::sched_getcpu())
 }  // namespace
 
 void Mirrored::Prepare() {
-  chunks_ = (total() + kChunk - 1) / kChunk;
+  journal_.Create(*group_, CutEvenly(total(), kChunk), optimizer_->slots(), deadline());
+  chunks_ = journal_.pieces().size();
+  sum_ = ZeroedHostBuffer(kChunk * sizeof(float));
   const auto ranks = static_cast<size_t>(local_size());
   claims_segment_ =
-      group_->CreateSegment("claims", (1 + ranks) * chunks_ * sizeof(std::atomic<uint64_t>), deadline());
+      group_->CreateSegment("claims", (2 + ranks) * chunks_ * sizeof(std::atomic<uint64_t>), deadline());
   claims_ = claims_segment_.View<std::atomic<uint64_t>>(0, chunks_);
-  copied_ = claims_segment_.View<std::atomic<uint64_t>>(claims_.size_bytes(), ranks * chunks_);
+  summed_by_ = claims_segment_.View<std::atomic<uint64_t>>(claims_.size_bytes(), chunks_);
+  copied_ = claims_segment_.View<std::atomic<uint64_t>>(2 * claims_.size_bytes(), ranks * chunks_);
   copies_segment_ =
       group_->CreateSegment("copies", ranks * chunks_ * kChunk * sizeof(float), deadline(), false);
+  norms_segment_ = group_->CreateSegment("norms", chunks_ * sizeof(double), deadline());
+  norms_ = norms_segment_.View<double>(0, chunks_);
   for (size_t r = 0; r < ranks; ++r) {
     copies_.push_back(
         copies_segment_.View<float>(r * chunks_ * kChunk * sizeof(float), chunks_ * kChunk).data());
@@ -42,32 +47,22 @@ void Mirrored::Prepare() {
 StepResult Mirrored::Step(const Batch& batch) {
   next_out_ = next_near_ = next_far_ = 0;
   summing_ = updating_ = {};
-  const double penalty = Penalty();
   const LossResult result =
-      model_->TrainStep(batch.inputs, batch.labels, batch.local_samples,
-                        1.0f / static_cast<float>(batch.global_samples), [&](int64_t, int64_t end) {
-                          // The last range is announced below, together with the loss.
-                          if (static_cast<size_t>(end) == total()) return;
-                          Announce(static_cast<size_t>(end));
-                          while (WorkOnNear()) {
-                          }
-                        });
+      model_->TrainStep(ModelBatchOf(batch), [&](int64_t, int64_t end) { PutOut(static_cast<size_t>(end)); });
   const auto start = Clock::now();
-  const auto updating_before = updating_, summing_before = summing_;
-  const auto slot = static_cast<size_t>(turn_ % 2);
-  members_[local_rank()].reports[slot] = ReportOf(result, batch);
-  Announce(total());
+  members_[local_rank()].reports[turn_ % 2] = ReportOf(result, batch);
+  Announce();
 
   const uint64_t all_done = (turn_ + 1) * chunks_;
   const auto done = [&] { return shared_->chunks_done.load() == all_done; };
   auto idle_since = Clock::time_point::max();
   const auto look = [&] {
+    if (done()) return Look::kDone;
+    if (Announced(turn_) < total()) return Look::kIdle;
     if (WorkOnNear()) {
       idle_since = Clock::time_point::max();
       return Look::kProgress;
     }
-    if (done()) return Look::kDone;
-    if (Announced(turn_) < total()) return Look::kIdle;
     const auto now = Clock::now();
     idle_since = std::min(idle_since, now);
     const bool alone = group_->awake() <= 1;  // this rank may be about to sleep
@@ -78,13 +73,17 @@ StepResult Mirrored::Step(const Batch& batch) {
     return !done() &&
            (Announced(turn_) == total() || members_[r].announced.load() < Position(turn_, total()));
   };
-  group_->Wait(StepName() + "all-reduce", look, missing, deadline());
+  const std::string operation = StepName() + "all-reduce";
+  group_->Wait(operation, look, missing, deadline());
+  if (optimizer_->clips_by_norm()) {
+    group_->ThrowIfFailed(operation);  // see UpdatePiece
+    UpdateClipped();
+    AwaitUpdates(operation);
+  }
 
   model_->ParametersChanged(0, model_->layout().total);
-  Report totals;
-  for (int r = 0; r < local_size(); ++r) totals += members_[r].reports[slot];
-  StepResult step = Finished(totals, batch, penalty);
-  const auto exposed = Clock::now() - start - (updating_ - updating_before) + summing_before;
+  StepResult step = Finished(Reported());
+  const auto exposed = Clock::now() - start - updating_;
   step.collective_seconds = std::chrono::duration<double>(exposed).count();
   step.collective_bytes = static_cast<int64_t>(total() * sizeof(float));
   return step;
@@ -103,19 +102,17 @@ void Mirrored::PutOut(size_t end) {
   }
 }
 
-void Mirrored::Announce(size_t end) {
-  PutOut(end);
-  members_[local_rank()].announced.store(Position(turn_, end));
+void Mirrored::Announce() {
+  members_[local_rank()].announced.store(Position(turn_, total()));
   // Sleepers are woken when all is done. Before, only for work that there are cores for.
-  const size_t ready = Announced(turn_) / kChunk;
   const int room = group_->room() - group_->awake();
-  if (ready >= next_near_ + kWorthWaking && room > 0) group_->Wake(room);
+  if (chunks_ >= kWorthWaking && room > 0 && Announced(turn_) == total()) group_->Wake(room);
 }
 
+// This and the next, when all have announced.
 bool Mirrored::WorkOnNear() {
-  const size_t announced = Announced(turn_);
   const uint64_t core = ThisCore();
-  for (; next_near_ < chunks_ && ChunkEnd(next_near_) <= announced; ++next_near_) {
+  for (; next_near_ < chunks_; ++next_near_) {
     const uint64_t claim = claims_[next_near_].load();
     const uint64_t last = CoreOf(claim);
     if ((last == core || last == 0) && TryChunk(next_near_, claim)) return ++next_near_, true;
@@ -123,7 +120,6 @@ bool Mirrored::WorkOnNear() {
   return false;
 }
 
-// When all have announced everything.
 bool Mirrored::WorkOnFar() {
   while (next_far_ < chunks_) {
     const size_t chunk = next_far_++;
@@ -142,13 +138,49 @@ bool Mirrored::TryChunk(size_t chunk, uint64_t claim) {
     const bool copied = copied_[r * chunks_ + chunk].load(std::memory_order_relaxed) == turn_ + 1;
     if (copied && r != static_cast<size_t>(local_rank())) from_[r] = copies_[r];
   }
-  SumGradients(from_, begin, end);
-  const auto summed = Clock::now();
-  Update(begin, end);
+  auto summed = start;
+  if (optimizer_->clips_by_norm()) {
+    SumGradients(from_, begin, end);
+    summed = Clock::now();
+    norms_[chunk] = SquaredNorm(begin, end);
+    summed_by_[chunk].store(static_cast<uint64_t>(local_rank()));
+    mine_.push_back(chunk);
+  } else {
+    SumInto(from_, begin, end, sum_.as<float>());
+    summed = Clock::now();
+    UpdatePiece(chunk, sum_.as<float>());
+  }
   summing_ += summed - start;
   updating_ += Clock::now() - summed;
   if (shared_->chunks_done.fetch_add(1) + 1 == (turn_ + 1) * chunks_) group_->Wake();
   return true;
+}
+
+// When all chunks are summed. The norm is summed in the same order everywhere.
+void Mirrored::UpdateClipped() {
+  const auto start = Clock::now();
+  squared_norm_ = SquaredNormOfAll();
+  for (const size_t chunk : mine_) UpdatePiece(chunk, gradients_[local_rank()] + chunk * kChunk);
+  mine_.clear();
+  updating_ += Clock::now() - start;
+}
+
+bool Mirrored::CanBeCompleted() const {
+  if (optimizer_->clips_by_norm()) return shared_->chunks_done.load() >= (turn_ + 1) * chunks_;
+  return Announced(turn_) == total();
+}
+
+const float* Mirrored::GradientOf(size_t piece, float* to) {
+  const auto [begin, end] = journal_.pieces()[piece];
+  if (optimizer_->clips_by_norm()) return gradients_[summed_by_[piece].load()] + begin;
+  SumInto(gradients_, begin, end, to);
+  return to;
+}
+
+double Mirrored::SquaredNormOfAll() const {
+  double norm = 0;
+  for (const double chunk : norms_) norm += chunk;
+  return norm;
 }
 
 size_t Mirrored::ChunkEnd(size_t chunk) const { return std::min((chunk + 1) * kChunk, total()); }

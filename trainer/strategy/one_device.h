@@ -5,7 +5,7 @@
 namespace lockstep::trainer::strategy {
 
 // One process: each range of the parameters is updated as soon as its gradients are complete, while they are
-// in the cache.
+// in the cache; when the whole gradient is known, if it is clipped by its norm.
 class OneDevice final : public Replicated {
  public:
   using Replicated::Replicated;

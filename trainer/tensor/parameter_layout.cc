@@ -2,12 +2,14 @@
 
 namespace lockstep::trainer {
 
-std::vector<L2Range> ParameterLayout::l2_ranges() const {
-  std::vector<L2Range> ranges;
+std::vector<UpdateRange> ParameterLayout::update_ranges() const {
+  std::vector<UpdateRange> ranges;
   for (const Variable& variable : variables) {
-    if (variable.l2 != 0) {
-      ranges.push_back({variable.offset, variable.offset + variable.size, static_cast<float>(variable.l2)});
-    }
+    if (variable.l2 == 0 && !variable.decays) continue;
+    ranges.push_back({.begin = variable.offset,
+                      .end = variable.offset + variable.size,
+                      .l2 = static_cast<float>(variable.l2),
+                      .decays = variable.decays});
   }
   return ranges;
 }

@@ -13,18 +13,21 @@ inline constexpr int64_t kVariablePadding = 16;
 
 // One trained variable within the flat buffers.
 struct Variable {
-  std::string name;    // "dense/kernel"
-  Shape shape;         // canonical, as Keras has it: kernel [inputs, units], bias [units]
-  int64_t offset = 0;  // in floats
-  int64_t size = 0;    // in floats, padding not counted: what a kernel stores, at least shape.num_elements()
-  double l2 = 0;       // penalty l2 · Σ w²
+  std::string name;     // "dense/kernel"
+  Shape shape;          // canonical, as Keras has it: kernel [inputs, units], bias [units]
+  int64_t offset = 0;   // in floats
+  int64_t size = 0;     // in floats, padding not counted: what a kernel stores, at least shape.num_elements()
+  double l2 = 0;        // penalty l2 · Σ w²
+  bool decays = false;  // weight decay applies
 };
 
-// A range of the flat buffers whose elements have the penalty l2 · Σ w². Disjoint, ascending.
-struct L2Range {
+// A range of the flat buffers whose elements have the penalty l2 · Σ w², or decay, or both. Disjoint,
+// ascending.
+struct UpdateRange {
   int64_t begin = 0;
   int64_t end = 0;
   float l2 = 0;
+  bool decays = false;
 };
 
 // How the flat float32 buffers of parameters, gradients and optimizer state are laid out: the last layer
@@ -36,7 +39,7 @@ struct ParameterLayout {
   std::vector<Variable> variables;  // by offset
   int64_t total = 0;                // floats, padding counted
 
-  std::vector<L2Range> l2_ranges() const;
+  std::vector<UpdateRange> update_ranges() const;
 };
 
 }  // namespace lockstep::trainer

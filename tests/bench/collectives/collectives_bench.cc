@@ -1,8 +1,8 @@
 // What communication costs: all-reduce between forked processes over shared memory and over Gloo's TCP on the
 // loopback, beside the machine's memcpy in the same run; and training steps of the strategies, beside one
-// process.
+// process; and what it costs a pipeline's stage that an update can be done again.
 //
-//   collectives_bench [--strategies | --all-reduce]
+//   collectives_bench [--strategies | --all-reduce | --updates]
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/bench/collectives/kept_updates.h"
 #include "tests/bench/collectives/strategy_steps.h"
 #include "tests/unit/collectives/fork_store.h"
 #include "tests/unit/collectives/processes.h"
@@ -118,12 +119,23 @@ void StrategyTable() {
   }
 }
 
+void UpdateTable() {
+  std::printf("Adam's update in pieces of 64 KiB, each kept as it was meanwhile, best of many\n");
+  std::printf("%12s %10s %10s %8s\n", "parameters", "us", "kept us", "times");
+  for (const size_t parameters : {size_t{270'000}, size_t{1'900'000}, size_t{8'000'000}}) {
+    const UpdateTimes times = MeasureUpdates(parameters);
+    std::printf("%12zu %10.1f %10.1f %8.2f\n", parameters, times.plain_seconds * 1e6,
+                times.kept_seconds * 1e6, times.kept_seconds / times.plain_seconds);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
   const std::string_view only = argc > 1 ? argv[1] : "";
-  if (only != "--strategies") lockstep::bench::AllReduceTable();
-  if (only != "--all-reduce") lockstep::bench::StrategyTable();
+  if (only.empty() || only == "--all-reduce") lockstep::bench::AllReduceTable();
+  if (only.empty() || only == "--strategies") lockstep::bench::StrategyTable();
+  if (only.empty() || only == "--updates") lockstep::bench::UpdateTable();
   return 0;
 }

@@ -37,7 +37,7 @@ StepTimes RunRank(int rank, int ranks, strategy::Kind kind, strategy::CrossDevic
                   contract::Store& store) {
   const int64_t samples = kGlobalBatch / ranks;
   const auto backend = MakeBackend({.threads = 1});
-  Model model(Perceptron(), {.features = kFeatures, .max_local_batch = samples}, *backend);
+  Model model(Perceptron(), {.sample = {kFeatures}, .max_local_batch = samples}, *backend);
   const auto optimizer = MakeOptimizer({.kind = OptimizerKind::kAdam, .learning_rate = 0.001}, *backend);
   const auto job =
       strategy::MakeStrategy({.kind = kind,

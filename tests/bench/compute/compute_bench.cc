@@ -49,7 +49,7 @@ class WholeStep {
         update_(update),
         backend_(trainer::MakeBackend({.threads = 1})),
         model_(Perceptron(),
-               {.features = kWidths[0],
+               {.sample = {kWidths[0]},
                 .max_local_batch = batch,
                 .precision = type == DataType::kBFloat16 ? trainer::Precision::kBFloat16
                                                          : trainer::Precision::kFloat32},
@@ -74,10 +74,12 @@ class WholeStep {
     const size_t sample_bytes = SizeOf(model_.input_type()) * static_cast<size_t>(kWidths[0]);
     const char* inputs = inputs_.as<char>() + slot * static_cast<size_t>(batch_) * sample_bytes;
     const int32_t* labels = labels_.data() + slot * static_cast<size_t>(batch_);
+    const trainer::ModelBatch batch{
+        .inputs = inputs, .labels = labels, .n = batch_, .scale = 1.0f / static_cast<float>(batch_)};
     if (update_ == Update::kByLayer) {
-      model_.TrainStep(inputs, labels, batch_, 1.0f / static_cast<float>(batch_), update);
+      model_.TrainStep(batch, update);
     } else {
-      model_.TrainStep(inputs, labels, batch_, 1.0f / static_cast<float>(batch_), {});
+      model_.TrainStep(batch, {});
       const int64_t total = model_.layout().total;
       const int64_t ranks = update_ == Update::kShard ? std::max<int64_t>(1, kGlobalBatch / batch_) : 1;
       optimizer_->Update(step_, buffers_, 0, total / ranks, {});

@@ -4,10 +4,11 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "tests/bench/gpu/kernels.h"
+#include "tests/bench/gpu/measure.h"
 #include "trainer/devices.h"
 #include "trainer/error.h"
 #include "trainer/model/model.h"
@@ -31,8 +32,6 @@ double ProcessorSeconds() {
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
-
-void Print(const char* what, double value) { std::printf("%s %.6g\n", what, value); }
 
 Precision PrecisionOf(const std::string& name) {
   for (const Precision precision : {Precision::kFloat32, Precision::kTf32, Precision::kBFloat16}) {
@@ -58,80 +57,6 @@ ModelConfig ConfigOf(const std::vector<int64_t>& widths, LossKind loss) {
   return config;
 }
 
-// The best of several rounds: seconds an execution of `enqueue`, on the device's own clock.
-double DeviceSeconds(DeviceBackend& device, int count, const std::function<void()>& enqueue) {
-  const auto start = device.MakeEvent(true), end = device.MakeEvent(true);
-  double best = 1e30;
-  for (int round = 0; round <= kRounds; ++round) {
-    start->Record(device.compute_stream());
-    for (int i = 0; i < count; ++i) enqueue();
-    end->Record(device.compute_stream());
-    device.Synchronize();
-    if (round > 0) best = std::min(best, end->SecondsSince(*start) / count);
-  }
-  return best;
-}
-
-// A layer without bias and activation: forward and backward are the bare products of a Dense layer.
-struct BareLayer {
-  BareLayer(DeviceBackend& backend, int64_t batch, int64_t inputs, int64_t units, bool first,
-            Precision precision)
-      : device(backend),
-        n(batch),
-        kernel(device.MakeDense({.inputs = inputs,
-                                 .units = units,
-                                 .bias = false,
-                                 .input_gradient = !first,
-                                 .input = ComputeType(precision),
-                                 .output = ComputeType(precision),
-                                 .tf32 = precision == Precision::kTf32,
-                                 .max_batch = batch})),
-        has_dx(!first) {
-    const auto floats = static_cast<size_t>(kernel->stored_size()) * sizeof(float);
-    const size_t element = SizeOf(ComputeType(precision));
-    w = Buffer(device.allocator(), floats);
-    dw = Buffer(device.allocator(), floats);
-    x = Buffer(device.allocator(), static_cast<size_t>(n * inputs) * element);
-    dx = Buffer(device.allocator(), static_cast<size_t>(n * inputs) * element);
-    y = Buffer(device.allocator(), static_cast<size_t>(n * units) * element);
-    for (const Buffer* buffer : {&w, &dw, &x, &dx, &y}) device.Zero(buffer->data(), buffer->bytes());
-    kernel->Bind({.kernel = w.as<float>(), .dkernel = dw.as<float>()});
-    kernel->KernelChanged(0, kernel->stored_size());
-  }
-  void Forward() { kernel->Forward(n, x.data(), y.data()); }
-  void Backward() { kernel->Backward(n, x.data(), y.data(), y.data(), has_dx ? dx.data() : nullptr); }
-
-  DeviceBackend& device;
-  int64_t n;
-  std::unique_ptr<DenseKernel> kernel;
-  bool has_dx;
-  Buffer w, dw, x, dx, y;
-};
-
-// Returns the seconds that all bare products of a step take.
-double MeasureProducts(DeviceBackend& device, const std::vector<int64_t>& widths, int64_t batch,
-                       Precision precision, int count) {
-  double sum = 0;
-  for (size_t i = 1; i < widths.size(); ++i) {
-    // Layers of one shape take the same time: only the first and the second differ.
-    if (i > 2 && widths[i] == widths[i - 1] && widths[i - 1] == widths[i - 2]) continue;
-    BareLayer layer(device, batch, widths[i - 1], widths[i], i == 1, precision);
-    const double forward = DeviceSeconds(device, count, [&] { layer.Forward(); });
-    const double backward = DeviceSeconds(device, count, [&] { layer.Backward(); });
-    const std::string shape = std::to_string(widths[i - 1]) + "x" + std::to_string(widths[i]);
-    Print(("product_forward_" + shape + "_microseconds").c_str(), forward * 1e6);
-    Print(("product_backward_" + shape + "_microseconds").c_str(), backward * 1e6);
-    int64_t alike = 1;
-    if (i == 2) {
-      for (size_t j = 3; j < widths.size() && widths[j] == widths[j - 1] && widths[j - 1] == widths[j - 2];
-           ++j)
-        ++alike;
-    }
-    sum += static_cast<double>(alike) * (forward + backward);
-  }
-  return sum;
-}
-
 }  // namespace
 
 void MeasureCopies() {
@@ -154,7 +79,7 @@ void MeasureSteps(const StepOptions& options) {
 
   const LossKind loss = mnist ? LossKind::kSparseCategoricalCrossentropy : LossKind::kMeanSquaredError;
   Model model(ConfigOf(widths, loss),
-              {.features = widths[0], .max_local_batch = options.batch, .precision = precision}, device);
+              {.sample = {widths[0]}, .max_local_batch = options.batch, .precision = precision}, device);
   const auto optimizer = MakeOptimizer(
       {.kind = mnist ? OptimizerKind::kAdam : OptimizerKind::kSgd, .learning_rate = 0.001}, device);
   const auto job = strategy::MakeStrategy(
@@ -236,6 +161,10 @@ void MeasureSteps(const StepOptions& options) {
   const double products = MeasureProducts(device, widths, options.batch, precision, mnist ? 200 : 5);
   Print("products_microseconds", products * 1e6);
   Print("products_tflops", flops / products * 1e-12);
+  if (mnist) {
+    MeasureKernels(
+        device, widths, options.batch, precision, [&] { dataset->Load(numbers); }, 200);
+  }
   job->Finish();
 }
 

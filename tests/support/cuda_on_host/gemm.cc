@@ -16,13 +16,6 @@ float Load(const GemmMatrix& matrix, const void* data, int64_t index) {
                                            : ToFloat(static_cast<const BFloat16*>(data)[index]);
 }
 
-// To the nearest of those with 10 bits of fraction, ties away from zero, as cvt.rna.tf32 has it.
-float ToTf32(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7f800000u) == 0x7f800000u) return value;
-  return std::bit_cast<float>((bits + 0x1000u) & 0xffffe000u);
-}
-
 // An element of op(matrix).
 float At(const GemmMatrix& matrix, int64_t row, int64_t column) {
   return matrix.transpose ? Load(matrix, matrix.data, row * matrix.leading + column)
@@ -87,6 +80,12 @@ void Store(const GemmOptions& options, int64_t row, int64_t column, float sum) {
 }
 
 }  // namespace
+
+float ToTf32(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return value;
+  return std::bit_cast<float>((bits + 0x1000u) & 0xffffe000u);
+}
 
 void Gemm(const GemmOptions& options) {
   const int64_t rows = options.d.rows, columns = options.d.columns;

@@ -33,4 +33,7 @@ struct GemmOptions {
 // d = relu(alpha · op(a) · op(b) + bias), summed in float32.
 void Gemm(const GemmOptions& options);
 
+// To the nearest of those with 10 bits of fraction, ties away from zero, as cvt.rna.tf32 has it.
+float ToTf32(float value);
+
 }  // namespace lockstep::cuda_on_host

@@ -30,10 +30,10 @@ constexpr auto kPause = std::chrono::microseconds(20);
 
 // What all ranks must ask for at once.
 struct Operation {
-  enum Kind : int { kAllReduce, kBroadcast } kind;
+  enum Kind : int { kAllReduce, kReduce, kBroadcast, kReduceScatter, kAllGather, kSend } kind;
   ncclDataType_t type;
   int root;
-  uint64_t count;
+  uint64_t count;  // of all ranks together, where each has a part
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
@@ -126,7 +126,7 @@ void Behind(ncclComm* comm, std::function<void()> work) {
 }
 
 template <typename T>
-void AddPieces(const Group& group, int size, int first, size_t count, void* to) {
+void AddPiecesOf(const Group& group, int size, int first, size_t count, void* to) {
   auto* const sums = static_cast<T*>(to);
   for (size_t i = 0; i < count; ++i) {
     T sum = reinterpret_cast<const T*>(group.ranks[first].piece)[i];
@@ -136,12 +136,50 @@ void AddPieces(const Group& group, int size, int first, size_t count, void* to) 
   }
 }
 
+void AddPieces(const Group& group, int size, int first, ncclDataType_t type, size_t count, void* to) {
+  if (type == ncclFloat32) return AddPiecesOf<float>(group, size, first, count, to);
+  if (type == ncclFloat64) return AddPiecesOf<double>(group, size, first, count, to);
+  AddPiecesOf<int64_t>(group, size, first, count, to);
+}
+
+// With everybody's piece there: what this rank does with elements [begin, begin + count).
+void TakePieces(const ncclComm& comm, const Operation& operation, size_t begin, size_t count, std::byte* to) {
+  const Group& group = *comm.group;
+  const size_t width = SizeOf(operation.type), part = operation.count / static_cast<size_t>(comm.size);
+  const int first = static_cast<int>(begin * width / kPiece + 1) % comm.size;
+  switch (operation.kind) {
+    case Operation::kSend:
+      if (comm.rank == operation.root) break;
+      [[fallthrough]];
+    case Operation::kBroadcast:
+      std::memcpy(to + begin * width, group.ranks[operation.root].piece, count * width);
+      break;
+    case Operation::kReduce:
+      if (comm.rank != operation.root) break;
+      [[fallthrough]];
+    case Operation::kAllReduce:
+      AddPieces(group, comm.size, first, operation.type, count, to + begin * width);
+      break;
+    case Operation::kReduceScatter:
+      if (begin / part != static_cast<size_t>(comm.rank)) break;
+      AddPieces(group, comm.size, first, operation.type, count, to + begin % part * width);
+      break;
+    case Operation::kAllGather:
+      std::memcpy(to + begin * width, group.ranks[begin / part].piece, count * width);
+      break;
+  }
+}
+
 // On a stream's thread.
 void Run(ncclComm* comm, const Operation& operation, const void* from, void* to) {
   const std::scoped_lock lock(comm->one_at_a_time);
   if (comm->aborted.load()) return;
   const size_t width = SizeOf(operation.type);
-  if (!InDeviceMemory(from, operation.count * width) || !InDeviceMemory(to, operation.count * width)) {
+  const bool parts = operation.kind == Operation::kReduceScatter || operation.kind == Operation::kAllGather;
+  const size_t part = operation.count / static_cast<size_t>(comm->size);
+  const size_t given = operation.kind == Operation::kAllGather ? part : operation.count;
+  const size_t got = operation.kind == Operation::kReduceScatter ? part : operation.count;
+  if (!InDeviceMemory(from, given * width) || !InDeviceMemory(to, got * width)) {
     return Fault(cudaErrorIllegalAddress, "an NCCL operation on memory that is not the device's");
   }
   Group& group = *comm->group;
@@ -152,24 +190,22 @@ void Run(ncclComm* comm, const Operation& operation, const void* from, void* to)
     return comm->Fail(ncclInvalidUsage, "ranks " + std::to_string(comm->rank) + " and " + std::to_string(r) +
                                             " are at different operations");
   }
+  // A piece never has elements of two ranks' parts.
   const size_t most = kPiece / width;
-  for (size_t begin = 0; begin < operation.count; begin += most) {
-    const size_t count = std::min(most, operation.count - begin);
-    const std::byte* const mine = static_cast<const std::byte*>(from) + begin * width;
-    std::byte* const result = static_cast<std::byte*>(to) + begin * width;
-    std::memcpy(group.ranks[comm->rank].piece, mine, count * width);
-    if (!comm->Barrier()) return;
-    const int first = static_cast<int>(begin / most + 1) % comm->size;
-    if (operation.kind == Operation::kBroadcast) {
-      std::memcpy(result, group.ranks[operation.root].piece, count * width);
-    } else if (operation.type == ncclFloat32) {
-      AddPieces<float>(group, comm->size, first, count, result);
-    } else if (operation.type == ncclFloat64) {
-      AddPieces<double>(group, comm->size, first, count, result);
-    } else {
-      AddPieces<int64_t>(group, comm->size, first, count, result);
+  for (size_t begin = 0; begin < operation.count;) {
+    const size_t end = parts ? (begin / part + 1) * part : operation.count;
+    const size_t count = std::min(most, end - begin);
+    const bool brings =
+        operation.kind != Operation::kAllGather || begin / part == static_cast<size_t>(comm->rank);
+    const size_t at = operation.kind == Operation::kAllGather ? begin % part : begin;
+    if (brings) {
+      std::memcpy(group.ranks[comm->rank].piece, static_cast<const std::byte*>(from) + at * width,
+                  count * width);
     }
     if (!comm->Barrier()) return;
+    TakePieces(*comm, operation, begin, count, static_cast<std::byte*>(to));
+    if (!comm->Barrier()) return;
+    begin += count;
   }
 }
 
@@ -358,6 +394,45 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
   if (root < 0 || root >= comm->size) return ncclInvalidArgument;
   return Ask(
       {comm, {.kind = Operation::kBroadcast, .type = type, .root = root, .count = count}, from, to, stream});
+}
+
+ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+  if (op != ncclSum || root < 0 || root >= comm->size) return ncclInvalidArgument;
+  return Ask(
+      {comm, {.kind = Operation::kReduce, .type = type, .root = root, .count = count}, from, to, stream});
+}
+
+// Between the two ranks of a group of two, which is all that our own code asks for: a broadcast that leaves
+// out whom it comes from.
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  if (comm->size != 2 || peer != 1 - comm->rank) return ncclInvalidArgument;
+  auto* const unused = const_cast<void*>(from);
+  return Ask({comm,
+              {.kind = Operation::kSend, .type = type, .root = comm->rank, .count = count},
+              from,
+              unused,
+              stream});
+}
+
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  if (comm->size != 2 || peer != 1 - comm->rank) return ncclInvalidArgument;
+  return Ask({comm, {.kind = Operation::kSend, .type = type, .root = peer, .count = count}, to, to, stream});
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t part, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  if (op != ncclSum) return ncclInvalidArgument;
+  const size_t count = part * static_cast<size_t>(comm->size);
+  return Ask({comm, {.kind = Operation::kReduceScatter, .type = type, .count = count}, from, to, stream});
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, size_t part, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const size_t count = part * static_cast<size_t>(comm->size);
+  return Ask({comm, {.kind = Operation::kAllGather, .type = type, .count = count}, from, to, stream});
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {

@@ -7,10 +7,10 @@
 #include <functional>
 #include <string>
 
-// cuda_on_host/ is a stand-in, for tests only, for the parts of the CUDA runtime, cuBLASLt and NCCL that the
-// trainer uses: declared by the vendors' own headers, carried out by the processor. It is compiled together
-// with the same sources as liblockstep-cuda.so into liblockstep-cuda-on-host.so, so that everything but the
-// vendors' own code is executed where there is no GPU.
+// cuda_on_host/ is a stand-in, for tests only, for the parts of the CUDA runtime, cuBLASLt, cuDNN and NCCL
+// that the trainer uses: declared by the vendors' own headers, carried out by the processor. It is compiled
+// together with the same sources as liblockstep-cuda.so into liblockstep-cuda-on-host.so, so that everything
+// but the vendors' own code is executed where there is no GPU.
 //
 // It is honest: each stream has a thread of its own that works behind the host, new memory holds nonsense,
 // graphs run in the least convenient order their edges allow, and what a device would punish is an error here

@@ -29,6 +29,12 @@ PROGRAMS = {
     "kubectl": ("kubernetes", KUBERNETES, KUBERNETES + "/cmd/kubectl"),
     "kubeconform": ("kubeconform", "github.com/yannh/kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "coredns": ("coredns", "github.com/coredns/coredns", "."),
+    "helm": ("helm", "helm.sh/helm/v3", "helm.sh/helm/v3/cmd/helm"),
+    "kwok": ("kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    # Other operators, to be measured beside ours.
+    "jobset": ("jobset", "sigs.k8s.io/jobset", "sigs.k8s.io/jobset"),
+    "training-operator": ("training-operator", "github.com/kubeflow/training-operator",
+                          "github.com/kubeflow/training-operator/cmd/training-operator.v1"),
 }
 
 

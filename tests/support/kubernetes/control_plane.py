@@ -14,7 +14,14 @@ from certificates import Authority
 from network import Network
 from processes import Processes, StartError, free_port
 
+# The PodGroups of runPolicy.gang: Workload, which are alpha in 1.36.
+WORKLOADS = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
+
+# Who uses a service account, and for what: the cluster's own controllers, of which there is nothing to learn, left out.
+AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+    {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+    {"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}]}
 
 
 class ControlPlane:
@@ -43,6 +50,7 @@ class ControlPlane:
                      "port": 443 if network else free_port(), "token": secrets.token_urlsafe(24)}
         self._settings_file.write_text(json.dumps(settings, indent=1))
         self._make_identities()
+        (self.folder / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
         self.start("etcd")
         self.start("kube-apiserver")
         if not only_api:
@@ -101,6 +109,11 @@ class ControlPlane:
     def server(self) -> str:
         return f"https://{self.settings['address']}:{self.settings['port']}"
 
+    @property
+    def audit_log(self) -> pathlib.Path:
+        """One JSON object a line for each request of a service account; with --only-api there is none."""
+        return self.folder / "log" / "audit.log"
+
     def _make_identities(self) -> None:
         settings, issue = self.settings, self.authority.issue
         self.authority.create()
@@ -142,9 +155,11 @@ class ControlPlane:
             f"--kubelet-client-certificate={pki}/kubelet-client.crt", f"--kubelet-client-key={pki}/kubelet-client.key",
             "--kubelet-preferred-address-types=InternalIP",
             "--default-not-ready-toleration-seconds=3", "--default-unreachable-toleration-seconds=3",
+            "--runtime-config=scheduling.k8s.io/v1alpha2=true", WORKLOADS,
         ]
         if self.network:
-            command.append(f"--advertise-address={settings['address']}")
+            command += [f"--advertise-address={settings['address']}",
+                        f"--audit-policy-file={self.folder}/audit-policy.json", f"--audit-log-path={self.audit_log}"]
         else:
             command.append("--endpoint-reconciler-type=none")
         return command
@@ -153,7 +168,10 @@ class ControlPlane:
         pki = self.folder / "pki"
         return [*self._controller("kube-controller-manager"), "--use-service-account-credentials=true",
                 f"--service-account-private-key-file={pki}/service-accounts.key", f"--root-ca-file={pki}/ca.crt",
-                "--node-monitor-period=1s", "--node-monitor-grace-period=8s"]
+                "--node-monitor-period=1s", "--node-monitor-grace-period=8s",
+                # Several tests make a node fail at once: of five nodes three would otherwise be too many for any eviction,
+                # and two would be ten seconds apart.
+                "--unhealthy-zone-threshold=1", "--node-eviction-rate=10"]
 
     def _scheduler(self) -> list:
         return self._controller("kube-scheduler")
@@ -162,7 +180,7 @@ class ControlPlane:
         # Its own limit of requests is what makes a test cluster slow, ten times over.
         return [binaries.path(name), f"--kubeconfig={self.folder}/kubeconfig-{name}", "--leader-elect=false",
                 "--bind-address=127.0.0.1", f"--secure-port={self.settings[name]}",
-                "--kube-api-qps=500", "--kube-api-burst=1000"]
+                "--kube-api-qps=500", "--kube-api-burst=1000", WORKLOADS]
 
     def _etcd_ready(self) -> bool:
         return answers(f"http://127.0.0.1:{self.settings['etcd']}/readyz")

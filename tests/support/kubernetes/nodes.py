@@ -4,6 +4,7 @@ A node has its own processes, mounts and network, so that it can be cut off as a
 process, and all that runs in it is gone), the kubelet alone, or the cable. Its disk is a folder of the cluster's and stays.
 """
 
+import concurrent.futures
 import errno
 import json
 import pathlib
@@ -13,6 +14,7 @@ import sys
 
 import binaries
 from control_plane import ControlPlane, answers
+from kernel_settings import KernelSettings
 from network import ip
 from processes import child_of, wait_until
 
@@ -21,9 +23,6 @@ sys.path.insert(0, str(HERE.parents[2] / "containers"))
 import image  # noqa: E402  (containers/image.py)
 
 PAUSE = "lockstep.dev/pause:1"
-# A kubelet sets these for the whole machine: put back when the last node goes.
-KERNEL_SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
-                   "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")
 
 
 class Nodes:
@@ -36,20 +35,27 @@ class Nodes:
         if plane.network is None:
             raise RuntimeError("nodes need a control plane that was not started with --only-api")
         self._network = plane.network
+        self._kernel_settings = KernelSettings(plane.folder / "settings.json")
 
     def up(self, count: int) -> None:
         """Adds nodes until there are `count`, and the cluster's DNS; returns when all are Ready."""
         for program in ("kubelet", "coredns"):
             binaries.path(program)
-        self._keep_kernel_settings()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._kernel_settings.keep()
         self._start_dns()
         pause = self._pause_image()
         indices = [index for index in range(count) if not self._of(index).exists()]
         for index in indices:
             self._plug_in(index, count)
             self._install(index)
+
+        def begin(index: int) -> None:
             self.power_on(index)
             self.load(index, pause)
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(begin, indices))
         wait_until(lambda: all(self.ready(index) for index in indices), "the nodes are Ready", 120)
 
     def down(self) -> None:
@@ -68,7 +74,7 @@ class Nodes:
             if self._processes.pid("kube-apiserver"):
                 self.plane.api.delete(f"/api/v1/nodes/node-{index}", missing_is_fine=True)
         self._processes.stop("coredns")
-        self._restore_kernel_settings()
+        self._kernel_settings.restore()
 
     def indices(self) -> list:
         return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit()) if self.folder.exists() else []
@@ -233,19 +239,6 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
         self._processes.start("coredns", [binaries.path("coredns"), "-conf", configuration],
                               lambda: answers(f"http://{self._network.host}:8181/ready"))
 
-    def _keep_kernel_settings(self) -> None:
-        kept = self.folder / "kernel.json"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not kept.exists():
-            kept.write_text(json.dumps({name: kernel_setting(name).read_text().strip() for name in KERNEL_SETTINGS}))
-
-    def _restore_kernel_settings(self) -> None:
-        kept = self.folder / "kernel.json"
-        if kept.exists():
-            for name, value in json.loads(kept.read_text()).items():
-                kernel_setting(name).write_text(value)
-            kept.unlink()
-
 
 def read(path: pathlib.Path) -> str:
     """What is in a file of /proc; nothing, if its process has ended."""
@@ -253,10 +246,6 @@ def read(path: pathlib.Path) -> str:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
-
-
-def kernel_setting(name: str) -> pathlib.Path:
-    return pathlib.Path("/proc/sys") / name
 
 
 def control_group_roots(kind: str) -> list:

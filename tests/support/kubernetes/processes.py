@@ -1,5 +1,6 @@
 """Long-lived processes of a cluster: started detached, found again by a later command, ended by pid and nothing else."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -18,9 +19,11 @@ def start_time(pid: int) -> str | None:
     """When `pid` was started, in the kernel's ticks: with it a pid names one process for ever. None: no such process."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        # A killed process keeps its sockets until its last thread is gone.
+        over = fields[0] == "Z" and len(os.listdir(f"/proc/{pid}/task")) <= 1
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] == "Z" else fields[19]
+    return None if over else fields[19]
 
 
 def child_of(pid: int) -> int | None:
@@ -54,7 +57,7 @@ def wait_until(ready, what: str, seconds: float, interval: float = 0.05) -> None
 class Processes:
     """The processes of one folder: their logs in `folder`/log, who they are in `folder`/processes.json.
 
-    Not for use by several commands at once on one folder.
+    Several commands and threads may use one folder at once, each a process of its own.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -109,9 +112,7 @@ class Processes:
         except StartError:
             self.signal(name, signal.SIGKILL)
             wait_until(lambda: self._gone(name), f"{name} ended after SIGKILL", 30)
-        entries = self._read()
-        if entries.pop(name, None):
-            self._write(entries)
+        self._change(lambda entries: entries.pop(name, None))
 
     def _gone(self, name: str) -> bool:
         pid = self.pid(name)
@@ -124,17 +125,20 @@ class Processes:
         return self.pid(name) is None
 
     def _remember(self, name: str, pid: int) -> None:
-        entries = self._read()
-        entries[name] = {"pid": pid, "started": start_time(pid)}
-        self._write(entries)
+        self._change(lambda entries: entries.update({name: {"pid": pid, "started": start_time(pid)}}))
 
     def _read(self) -> dict:
         return json.loads(self._file.read_text()) if self._file.exists() else {}
 
-    def _write(self, entries: dict) -> None:
-        unfinished = self._file.with_suffix(".new")
-        unfinished.write_text(json.dumps(entries, indent=1))
-        unfinished.rename(self._file)
+    def _change(self, change) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with open(self._file.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            entries = self._read()
+            change(entries)
+            unfinished = self._file.with_suffix(".new")
+            unfinished.write_text(json.dumps(entries, indent=1))
+            unfinished.rename(self._file)
 
 
 def tail(log: pathlib.Path, lines: int = 15) -> str:

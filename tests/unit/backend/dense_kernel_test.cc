@@ -87,7 +87,7 @@ struct BoundKernel {
   }
 
   DenseOptions options;
-  std::unique_ptr<DenseKernel> kernel;
+  std::unique_ptr<ProductKernel> kernel;
   std::vector<float> stored;
   OnBackend<float> w, b, dw, db;
 };

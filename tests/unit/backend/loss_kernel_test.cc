@@ -104,6 +104,72 @@ TEST_P(LossKernelTest, CrossEntropyAndItsGradientAgreeWithNumericalDifferences) 
   }
 }
 
+// Keras' CategoricalCrossentropy(label_smoothing), written out in double.
+TEST_P(LossKernelTest, SmoothedLabelsAreATargetSpreadOverAllClasses) {
+  for (const auto& [n, outputs] : {std::pair<size_t, size_t>{9, 10}, {2500, 33}, {4, 2}}) {
+    const double smoothing = 0.1f, scale = 0.25;
+    const auto y = RandomValues(n * outputs, 1, -5, 5);
+    std::vector<int32_t> labels;
+    for (size_t r = 0; r < n; ++r) labels.push_back(static_cast<int32_t>((r * 7) % outputs));
+    const auto kernel = backend().MakeLoss(
+        {.kind = kCrossEntropy, .outputs = static_cast<int64_t>(outputs), .label_smoothing = 0.1f});
+    const OnBackend<float> y_there(backend(), y), dy(backend(), y.size());
+    const OnBackend<int32_t> labels_there(backend(), labels);
+    const OnBackend<LossSums> sums(backend(), 1);
+    kernel->Compute(static_cast<int64_t>(n), y_there.data(), labels_there.data(), static_cast<float>(scale),
+                    dy.data(), sums.data());
+    const auto gradient = dy.Fetch();
+    double loss = 0;
+    for (size_t r = 0; r < n; ++r) {
+      double sum = 0;
+      for (size_t j = 0; j < outputs; ++j) sum += std::exp(static_cast<double>(y[r * outputs + j]));
+      for (size_t j = 0; j < outputs; ++j) {
+        const double target = smoothing / static_cast<double>(outputs) +
+                              (static_cast<size_t>(labels[r]) == j ? 1 - smoothing : 0);
+        const double probability = std::exp(static_cast<double>(y[r * outputs + j])) / sum;
+        loss -= target * std::log(probability);
+        ASSERT_NEAR(gradient[r * outputs + j], scale * (probability - target), 1e-7);
+      }
+    }
+    EXPECT_NEAR(sums.Fetch()[0].loss_sum, loss, 1e-6 * loss);
+  }
+}
+
+TEST_P(LossKernelTest, APieceAddsToThoseBefore) {
+  const auto y = RandomValues(70, 1, -5, 5);
+  const std::vector<int32_t> labels = {0, 1, 2, 3, 4, 5, 6};
+  const std::vector<float> targets = RandomValues(70, 2);
+  const OnBackend<float> y_there(backend(), y), targets_there(backend(), targets), dy(backend(), y.size());
+  const OnBackend<int32_t> labels_there(backend(), labels);
+  for (const LossKind kind : {kCrossEntropy, LossKind::kMeanSquaredError}) {
+    const auto kernel = backend().MakeLoss({.kind = kind, .outputs = 10});
+    const auto labels_at = [&](int64_t r) {
+      return kind == kCrossEntropy ? static_cast<const void*>(labels_there.data() + r)
+                                   : targets_there.data() + r * 10;
+    };
+    const OnBackend<LossSums> whole(backend(), 1), pieces(backend(), 1);
+    kernel->Compute(7, y_there.data(), labels_at(0), 1, nullptr, whole.data());
+    kernel->Compute(3, y_there.data(), labels_at(0), 1, dy.data(), pieces.data());
+    kernel->Compute(4, y_there.data() + 30, labels_at(3), 1, dy.data(), pieces.data(), 3);
+    EXPECT_NEAR(pieces.Fetch()[0].loss_sum, whole.Fetch()[0].loss_sum, 1e-9);
+    EXPECT_EQ(pieces.Fetch()[0].correct, whole.Fetch()[0].correct);
+  }
+}
+
+// The number that is told is the sample's in the whole step; of several the first.
+TEST_P(LossKernelTest, AWrongLabelInALaterPieceIsNumberedInTheWhole) {
+  const OnBackend<float> y(backend(), RandomValues(30, 1));
+  const OnBackend<int32_t> labels(backend(), std::vector<int32_t>{1, 77, 2});
+  const OnBackend<LossSums> sums(backend(), 1);
+  const auto kernel = backend().MakeLoss({.kind = kCrossEntropy, .outputs = 10});
+  kernel->Compute(1, y.data(), labels.data(), 1, nullptr, sums.data());
+  kernel->Compute(3, y.data(), labels.data(), 1, nullptr, sums.data(), 4);
+  EXPECT_EQ(sums.Fetch()[0].wrong, 4 + 1 + 1);
+  EXPECT_EQ(sums.Fetch()[0].wrong_label, 77);
+  kernel->Compute(3, y.data(), labels.data(), 1, nullptr, sums.data(), 7);
+  EXPECT_EQ(sums.Fetch()[0].wrong, 4 + 1 + 1);
+}
+
 TEST_P(LossKernelTest, CrossEntropyOfEqualLogitsIsLogOfTheirNumber) {
   const auto [result, dy] =
       Run(kCrossEntropy, 10, std::vector<float>(20, 3.5f), std::vector<int32_t>{0, 7}, 1);

@@ -107,18 +107,24 @@ TEST(ShapeTest, CountsAndPrints) {
   EXPECT_EQ((Shape{784, 256}).ToString(), "[784, 256]");
 }
 
-TEST(ParameterLayoutTest, ListsOnlyPenalisedRanges) {
+TEST(ParameterLayoutTest, ListsWhatIsPenalisedOrDecays) {
   ParameterLayout layout;
-  layout.variables = {{.name = "b/kernel", .shape = {2, 3}, .offset = 0, .size = 6, .l2 = 0.5},
-                      {.name = "b/bias", .shape = {3}, .offset = 16, .size = 3, .l2 = 0},
-                      {.name = "a/kernel", .shape = {4, 2}, .offset = 32, .size = 8, .l2 = 0.25}};
-  const auto ranges = layout.l2_ranges();
-  ASSERT_EQ(ranges.size(), 2u);
+  layout.variables = {
+      {.name = "b/kernel", .shape = {2, 3}, .offset = 0, .size = 6, .l2 = 0.5, .decays = true},
+      {.name = "b/bias", .shape = {3}, .offset = 16, .size = 3, .l2 = 0},
+      {.name = "a/kernel", .shape = {4, 2}, .offset = 32, .size = 8, .l2 = 0.25},
+      {.name = "0/kernel", .shape = {2}, .offset = 48, .size = 2, .decays = true}};
+  const auto ranges = layout.update_ranges();
+  ASSERT_EQ(ranges.size(), 3u);
   EXPECT_EQ(ranges[0].begin, 0);
   EXPECT_EQ(ranges[0].end, 6);
   EXPECT_EQ(ranges[1].begin, 32);
   EXPECT_EQ(ranges[1].end, 40);
   EXPECT_FLOAT_EQ(ranges[1].l2, 0.25f);
+  EXPECT_TRUE(ranges[0].decays);
+  EXPECT_FALSE(ranges[1].decays);
+  EXPECT_EQ(ranges[2].l2, 0);
+  EXPECT_TRUE(ranges[2].decays);
 }
 
 }  // namespace

@@ -27,11 +27,11 @@ class Training {
         model_({.layers = {{.units = 64, .activation = Activation::kRelu},
                            {.units = 33, .activation = Activation::kRelu, .kernel_l2 = 1e-3},
                            {.units = kOutputs}}},
-               {.features = kFeatures, .max_local_batch = kBatch, .precision = precision}, backend),
+               {.sample = {kFeatures}, .max_local_batch = kBatch, .precision = precision}, backend),
         optimizer_(MakeOptimizer({.kind = OptimizerKind::kAdam, .learning_rate = 0.01}, backend)),
         inputs_(backend, TypedValues(model_.input_type(), RandomValues(kBatch * kFeatures, 5)).bytes),
         labels_(backend, Labels()),
-        rate_(backend, 1) {
+        rates_(backend, 1) {
     const size_t floats = static_cast<size_t>(model_.layout().total);
     for (Buffer& buffer : flat_) {
       buffer = Buffer(backend.allocator(), floats * sizeof(float));
@@ -39,7 +39,7 @@ class Training {
     }
     model_.Bind(flat_[0].span<float>(), flat_[1].span<float>());
     model_.Initialize(11);
-    l2_ranges_ = model_.layout().l2_ranges();
+    ranges_ = model_.layout().update_ranges();
   }
 
   // The optimizer writes the copies that layers keep in BFloat16, or they are made anew.
@@ -47,19 +47,21 @@ class Training {
 
   // All of a step but the rate, which Prepare sets.
   void Enqueue(int64_t n) {
-    model_.EnqueueTrainStep(inputs_.data(), labels_.data(), n, 1.0f / static_cast<float>(n), {});
+    model_.EnqueueTrainStep(
+        {.inputs = inputs_.data(), .labels = labels_.data(), .n = n, .scale = 1.0f / static_cast<float>(n)},
+        {});
     const UpdateBuffers buffers{.parameters = flat_[0].as<float>(),
                                 .gradients = flat_[1].as<float>(),
                                 .slots = {flat_[2].as<float>(), flat_[3].as<float>()},
-                                .rate = rate_.data(),
+                                .rates = rates_.data(),
                                 .rounded = fused ? model_.rounded_copies() : std::span<const RoundedCopy>()};
-    optimizer_->Update(1, buffers, 0, model_.layout().total, l2_ranges_);
+    optimizer_->Update(1, buffers, 0, model_.layout().total, ranges_);
     fused ? model_.ParametersUpdated(0, model_.layout().total)
           : model_.ParametersChanged(0, model_.layout().total);
   }
   void Prepare() {
-    const float rate = optimizer_->Rate(++steps_);
-    backend_.Upload(rate_.data(), &rate, sizeof rate);
+    const StepRates rates = optimizer_->Rates(++steps_);
+    backend_.Upload(rates_.data(), &rates, sizeof rates);
   }
   double Step(int64_t n = kBatch) {
     Prepare();
@@ -89,9 +91,9 @@ class Training {
   std::unique_ptr<Optimizer> optimizer_;
   OnBackend<unsigned char> inputs_;
   OnBackend<int32_t> labels_;
-  OnBackend<float> rate_;
+  OnBackend<StepRates> rates_;
   Buffer flat_[4];
-  std::vector<L2Range> l2_ranges_;
+  std::vector<UpdateRange> ranges_;
   int64_t steps_ = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/backend/random_values.h"
@@ -24,18 +26,21 @@ struct FlatBuffers {
         g(backend, RandomValues(kCount, 2)),
         slot0(backend, RandomValues(kCount, 3)),
         slot1(backend, RandomValues(kCount, 4, 0, 1)) {}
-  UpdateBuffers View(const float* rate = nullptr) const {
+  UpdateBuffers View(const StepRates* rates = nullptr) const {
     return {
-        .parameters = w.data(), .gradients = g.data(), .slots = {slot0.data(), slot1.data()}, .rate = rate};
+        .parameters = w.data(), .gradients = g.data(), .slots = {slot0.data(), slot1.data()}, .rates = rates};
   }
   std::vector<std::vector<float>> Fetch() const { return {w.Fetch(), slot0.Fetch(), slot1.Fetch()}; }
 
   OnBackend<float> w, g, slot0, slot1;
 };
 
-const AdamStep kAdam{
-    .alpha = 0.01f, .one_minus_beta1 = 0.1f, .one_minus_beta2 = 0.001f, .epsilon = 1e-7f, .l2 = 0.3f};
-const SgdStep kSgd{.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true, .l2 = 0.3f};
+const AdamStep kAdam{.alpha = 0.01f,
+                     .one_minus_beta1 = 0.1f,
+                     .one_minus_beta2 = 0.001f,
+                     .epsilon = 1e-7f,
+                     .adjust = {.l2 = 0.3f}};
+const SgdStep kSgd{.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true, .adjust = {.l2 = 0.3f}};
 
 TEST_P(UpdateTest, AdamFollowsItsFormula) {
   for (const float l2 : {0.0f, 0.01f}) {
@@ -43,7 +48,7 @@ TEST_P(UpdateTest, AdamFollowsItsFormula) {
     const auto w = buffers.w.Fetch(), g = buffers.g.Fetch(), m = buffers.slot0.Fetch(),
                v = buffers.slot1.Fetch();
     AdamStep step = kAdam;
-    step.l2 = l2;
+    step.adjust.l2 = l2;
     backend().Adam(step, buffers.View(), 0, kCount);
     const auto w2 = buffers.w.Fetch(), m2 = buffers.slot0.Fetch(), v2 = buffers.slot1.Fetch();
     for (size_t i = 0; i < kCount; ++i) {
@@ -65,8 +70,9 @@ TEST_P(UpdateTest, SgdFollowsItsFormulas) {
         const auto w = buffers.w.Fetch(), g = buffers.g.Fetch(), velocity = buffers.slot0.Fetch();
         UpdateBuffers view = buffers.View();
         if (momentum == 0) view.slots[0] = nullptr;
-        backend().Sgd({.learning_rate = 0.1f, .momentum = momentum, .nesterov = nesterov, .l2 = l2}, view, 0,
-                      kCount);
+        backend().Sgd(
+            {.learning_rate = 0.1f, .momentum = momentum, .nesterov = nesterov, .adjust = {.l2 = l2}}, view,
+            0, kCount);
         const auto w2 = buffers.w.Fetch(), velocity2 = buffers.slot0.Fetch();
         for (size_t i = 0; i < kCount; ++i) {
           const double move = 0.1 * (g[i] + 2.0 * l2 * w[i]);
@@ -110,8 +116,8 @@ TEST_P(UpdateTest, CutsDoNotChangeBits) {
 
 TEST_P(UpdateTest, TheRateMayLieInTheBackendsMemory) {
   const FlatBuffers adam(backend()), adam_there(backend()), sgd(backend()), sgd_there(backend());
-  const OnBackend<float> alpha(backend(), std::vector<float>{kAdam.alpha});
-  const OnBackend<float> rate(backend(), std::vector<float>{kSgd.learning_rate});
+  const OnBackend<StepRates> alpha(backend(), std::vector<StepRates>{{.rate = kAdam.alpha}});
+  const OnBackend<StepRates> rate(backend(), std::vector<StepRates>{{.rate = kSgd.learning_rate}});
   AdamStep without_alpha = kAdam;
   SgdStep without_rate = kSgd;
   without_alpha.alpha = without_rate.learning_rate = NAN;
@@ -121,6 +127,71 @@ TEST_P(UpdateTest, TheRateMayLieInTheBackendsMemory) {
   backend().Sgd(without_rate, sgd_there.View(rate.data()), 0, kCount);
   EXPECT_EQ(adam_there.Fetch(), adam.Fetch());
   EXPECT_EQ(sgd_there.Fetch(), sgd.Fetch());
+}
+
+// Decay, the scale by the gradient's norm and the limit, in this order and each with L2.
+TEST_P(UpdateTest, AdjustsTheGradientBeforeTheRule) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const OnBackend<double> squared_norm(backend(), std::vector<double>{6.25});
+  for (const Adjustments& adjust :
+       {Adjustments{.decays = true, .decay = 0.25f}, Adjustments{.l2 = 0.1f, .limit = 0.3f},
+        Adjustments{.l2 = 0.1f, .norm_limit = 0.5f}, Adjustments{.norm_limit = 2.5f},
+        Adjustments{.l2 = 0.1f, .norm_limit = 0.5f, .limit = 0.1f, .decays = true, .decay = 0.25f}}) {
+    const double scale = adjust.norm_limit != 0 ? adjust.norm_limit / 2.5 : 1;
+    const auto gradient = [&](float g, float w) {
+      const double scaled = (g + 2.0 * adjust.l2 * w) * scale;
+      return adjust.limit == kInfinity ? scaled : std::clamp<double>(scaled, -adjust.limit, adjust.limit);
+    };
+    const FlatBuffers sgd(backend()), momentum(backend()), adam(backend());
+    const auto w = sgd.w.Fetch(), g = sgd.g.Fetch(), s0 = sgd.slot0.Fetch(), s1 = sgd.slot1.Fetch();
+    for (const FlatBuffers* buffers : {&sgd, &momentum, &adam}) {
+      UpdateBuffers view = buffers->View();
+      view.squared_norm = squared_norm.data();
+      SgdStep step{.learning_rate = 0.1f, .adjust = adjust};
+      if (buffers == &momentum) step.momentum = 0.9f;
+      AdamStep adam_step = kAdam;
+      adam_step.adjust = adjust;
+      // In pieces, of which none is aligned.
+      for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 501}, {501, kCount}}) {
+        buffers == &adam ? backend().Adam(adam_step, view, begin, end)
+                         : backend().Sgd(step, view, begin, end);
+      }
+    }
+    const auto by_sgd = sgd.w.Fetch(), by_momentum = momentum.w.Fetch(), by_adam = adam.w.Fetch();
+    for (size_t i = 0; i < kCount; ++i) {
+      const double kept = w[i] * (1.0 - (adjust.decays ? adjust.decay : 0)), adjusted = gradient(g[i], w[i]);
+      ASSERT_NEAR(by_sgd[i], kept - 0.1 * adjusted, 1e-6);
+      ASSERT_NEAR(by_momentum[i], kept + 0.9 * s0[i] - 0.1 * adjusted, 1e-6);
+      const double m = s0[i] + (adjusted - s0[i]) * 0.1, v = s1[i] + (adjusted * adjusted - s1[i]) * 0.001;
+      ASSERT_NEAR(by_adam[i], kept - 0.01 * m / (std::sqrt(v) + 1e-7), 1e-5);
+    }
+  }
+}
+
+TEST_P(UpdateTest, TheRateOfDecayMayLieInTheBackendsMemory) {
+  const FlatBuffers there(backend()), here(backend());
+  const OnBackend<StepRates> rates(backend(), std::vector<StepRates>{{.rate = 0.1f, .decay = 0.01f}});
+  SgdStep step{.learning_rate = 0.1f, .adjust = {.decays = true, .decay = 0.01f}};
+  backend().Sgd(step, here.View(), 0, kCount);
+  step.learning_rate = step.adjust.decay = NAN;
+  backend().Sgd(step, there.View(rates.data()), 0, kCount);
+  EXPECT_EQ(there.Fetch(), here.Fetch());
+}
+
+TEST_P(UpdateTest, AveragesAndAccumulates) {
+  const FlatBuffers buffers(backend());
+  const auto w = buffers.w.Fetch(), average = buffers.slot0.Fetch(), sum = buffers.slot1.Fetch();
+  const OnBackend<StepRates> rates(backend(), std::vector<StepRates>{{.keep = 0}});
+  backend().MoveAverage(0.75f, nullptr, buffers.w.data(), buffers.slot0.data(), 3, 900);
+  backend().MoveAverage(NAN, rates.data(), buffers.w.data(), buffers.slot0.data(), 950, kCount);
+  backend().Accumulate(-0.5f, buffers.w.data(), buffers.slot1.data(), kCount - 1);
+  const auto average2 = buffers.slot0.Fetch(), sum2 = buffers.slot1.Fetch();
+  for (size_t i = 0; i < kCount; ++i) {
+    const bool outside = i < 3 || (i >= 900 && i < 950);
+    const double wanted = outside ? average[i] : i >= 950 ? w[i] : 0.75 * average[i] + 0.25 * w[i];
+    ASSERT_NEAR(average2[i], wanted, outside || i >= 950 ? 0 : 1e-7) << i;
+    ASSERT_NEAR(sum2[i], i + 1 < kCount ? sum[i] - 0.5 * w[i] : sum[i], 1e-7) << i;
+  }
 }
 
 class DeviceUpdateTest : public UpdateTest {};

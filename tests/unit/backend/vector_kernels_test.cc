@@ -29,13 +29,16 @@ INSTANTIATE_TEST_SUITE_P(Isas, VectorKernelsTest, testing::Values(Isa::kBaseline
 
 TEST_P(VectorKernelsTest, AdamFollowsItsFormula) {
   for (const float l2 : {0.0f, 0.01f}) {
-    const AdamStep step{
-        .alpha = 0.01f, .one_minus_beta1 = 0.1f, .one_minus_beta2 = 0.001f, .epsilon = 1e-7f, .l2 = l2};
+    const AdamStep step{.alpha = 0.01f,
+                        .one_minus_beta1 = 0.1f,
+                        .one_minus_beta2 = 0.001f,
+                        .epsilon = 1e-7f,
+                        .adjust = {.l2 = l2}};
     const size_t count = 1003;
     const auto w = RandomValues(count, 1), g = RandomValues(count, 2), m = RandomValues(count, 3);
     const auto v = RandomValues(count, 4, 0, 1);
     auto w2 = w, m2 = m, v2 = v;
-    kernels().adam(step, count, w2.data(), g.data(), m2.data(), v2.data());
+    kernels().adam(step, 1, count, w2.data(), g.data(), m2.data(), v2.data());
     for (size_t i = 0; i < count; ++i) {
       const double gradient = g[i] + 2.0 * l2 * w[i];
       const double first = m[i] + (gradient - m[i]) * step.one_minus_beta1;
@@ -50,7 +53,7 @@ TEST_P(VectorKernelsTest, AdamFollowsItsFormula) {
 TEST_P(VectorKernelsTest, AdamOfZeroGradientAndStateChangesNothing) {
   const AdamStep step{.alpha = 0.01f, .one_minus_beta1 = 0.1f, .one_minus_beta2 = 0.001f, .epsilon = 1e-7f};
   std::vector<float> w(100, 0.5f), zero(100), m(100), v(100);
-  kernels().adam(step, 100, w.data(), zero.data(), m.data(), v.data());
+  kernels().adam(step, 1, 100, w.data(), zero.data(), m.data(), v.data());
   EXPECT_EQ(w, std::vector<float>(100, 0.5f));
   EXPECT_EQ(v, std::vector<float>(100));
 }
@@ -61,9 +64,10 @@ TEST_P(VectorKernelsTest, SgdFollowsItsFormulas) {
   for (const float l2 : {0.0f, 0.1f}) {
     for (const bool nesterov : {false, true}) {
       for (const float momentum : {0.0f, 0.9f}) {
-        const SgdStep step{.learning_rate = 0.1f, .momentum = momentum, .nesterov = nesterov, .l2 = l2};
+        const SgdStep step{
+            .learning_rate = 0.1f, .momentum = momentum, .nesterov = nesterov, .adjust = {.l2 = l2}};
         auto w2 = w, velocity2 = velocity;
-        kernels().sgd(step, count, w2.data(), g.data(), momentum != 0 ? velocity2.data() : nullptr);
+        kernels().sgd(step, 1, count, w2.data(), g.data(), momentum != 0 ? velocity2.data() : nullptr);
         for (size_t i = 0; i < count; ++i) {
           const double move = 0.1 * (g[i] + 2.0 * l2 * w[i]);
           const double speed = momentum * velocity[i] - move;
@@ -168,21 +172,24 @@ TEST_P(VectorKernelsTest, SumOfSquaresIsInDouble) {
 
 // The ranks of a job each update a shard, wherever it happens to be cut.
 TEST_P(VectorKernelsTest, CutsDoNotChangeBits) {
-  const AdamStep step{
-      .alpha = 0.01f, .one_minus_beta1 = 0.1f, .one_minus_beta2 = 0.001f, .epsilon = 1e-7f, .l2 = 0.3f};
-  const SgdStep sgd{.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true, .l2 = 0.3f};
+  const AdamStep step{.alpha = 0.01f,
+                      .one_minus_beta1 = 0.1f,
+                      .one_minus_beta2 = 0.001f,
+                      .epsilon = 1e-7f,
+                      .adjust = {.l2 = 0.3f}};
+  const SgdStep sgd{.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true, .adjust = {.l2 = 0.3f}};
   const int64_t count = 1000;
   const auto w = RandomValues(count, 1), g = RandomValues(count, 2), m = RandomValues(count, 3);
   const auto v = RandomValues(count, 4, 0, 1);
   auto whole_w = w, whole_m = m, whole_v = v, sgd_w = w, sgd_m = m;
-  kernels().adam(step, count, whole_w.data(), g.data(), whole_m.data(), whole_v.data());
-  kernels().sgd(sgd, count, sgd_w.data(), g.data(), sgd_m.data());
+  kernels().adam(step, 1, count, whole_w.data(), g.data(), whole_m.data(), whole_v.data());
+  kernels().sgd(sgd, 1, count, sgd_w.data(), g.data(), sgd_m.data());
   auto cut_w = w, cut_m = m, cut_v = v, cut_sgd_w = w, cut_sgd_m = m;
   for (int64_t begin = 0, width = 1; begin < count; width = width * 2 + 1) {
     const int64_t end = std::min(begin + width, count);
-    kernels().adam(step, end - begin, cut_w.data() + begin, g.data() + begin, cut_m.data() + begin,
+    kernels().adam(step, 1, end - begin, cut_w.data() + begin, g.data() + begin, cut_m.data() + begin,
                    cut_v.data() + begin);
-    kernels().sgd(sgd, end - begin, cut_sgd_w.data() + begin, g.data() + begin, cut_sgd_m.data() + begin);
+    kernels().sgd(sgd, 1, end - begin, cut_sgd_w.data() + begin, g.data() + begin, cut_sgd_m.data() + begin);
     begin = end;
   }
   EXPECT_EQ(cut_w, whole_w);

@@ -24,7 +24,7 @@ class CheckpointTest : public ::testing::Test {
  protected:
   std::string Write(const Snapshot& snapshot) const {
     const UniqueFd file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    const Status status = WriteSnapshot(file.get(), snapshot);
+    const Status status = WriteSnapshot(file.get(), snapshot).status();
     EXPECT_TRUE(status.ok()) << status.ToString();
     return testing::ReadText(path_);
   }
@@ -68,6 +68,31 @@ TEST_F(CheckpointTest, ReadsWhatItWrote) {
   ExpectSame(*read, snapshot);
 }
 
+TEST_F(CheckpointTest, KeepsStateAndOnlyThenIsOfTheNewVersion) {
+  const auto version_of = [](const std::string& bytes) {
+    FileHeader header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    return header.version;
+  };
+  Snapshot snapshot = SomeSnapshot(120);
+  EXPECT_EQ(version_of(Write(snapshot)), kVersionWithoutState);
+
+  snapshot.signature.state = {{.name = "bn/moving_mean", .shape = {3}}, {.name = "bn/n", .shape = {2, 1}}};
+  snapshot.state = {1, 2, 3, 4, 5};
+  EXPECT_EQ(version_of(Write(snapshot)), kVersionWithoutParts);
+  const Result<Snapshot> read = ReadFrom(path_);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  ExpectSame(*read, snapshot);
+  EXPECT_THAT(Difference(SomeSignature(), snapshot.signature), HasSubstr("pieces of state"));
+
+  std::string bytes = Write(snapshot);
+  bytes.back() ^= 1;
+  EXPECT_EQ(Read(bytes).status().message(), "state: wrong checksum");
+  snapshot.state.pop_back();
+  const UniqueFd file(::memfd_create("checkpoint", MFD_CLOEXEC));
+  EXPECT_EQ(WriteSnapshot(file.get(), snapshot).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(CheckpointTest, KeepsEveryBitOfEveryFloat) {
   Snapshot snapshot = SomeSnapshot(1);
   snapshot.parameters[0] = std::numeric_limits<float>::quiet_NaN();
@@ -106,7 +131,7 @@ TEST_F(CheckpointTest, RefusesToWriteWhatDoesNotFitTogether) {
            [](Snapshot* snapshot) { snapshot->metadata.resize((size_t{1} << 20) + 1); }}) {
     Snapshot snapshot = SomeSnapshot(1);
     spoil(&snapshot);
-    EXPECT_EQ(WriteSnapshot(file.get(), snapshot).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(WriteSnapshot(file.get(), snapshot).status().code(), StatusCode::kInvalidArgument);
   }
 }
 
@@ -140,10 +165,10 @@ TEST_F(CheckpointTest, SaysWhichSectionIsDamaged) {
 
 TEST_F(CheckpointTest, SaysThatAVersionIsNotKnown) {
   std::string bytes = Write(SomeSnapshot(5));
-  bytes[offsetof(FileHeader, version)] = 2;
+  bytes[offsetof(FileHeader, version)] = kVersion + 1;
   const Result<Snapshot> read = Read(Resealed(bytes));
   EXPECT_EQ(read.status().code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(read.status().message(), HasSubstr("version 2"));
+  EXPECT_THAT(read.status().message(), HasSubstr("version " + std::to_string(kVersion + 1)));
 }
 
 TEST_F(CheckpointTest, SurvivesAnyBytesEvenUnderRightChecksums) {

@@ -61,7 +61,7 @@ TEST_F(DirectoryFaultsTest, FindsTheOneBeforeAfterACrashAtAnyPointOfWriting) {
   const std::string newest = *directory.Save(SomeSnapshot(20));
   const std::string whole = testing::ReadText(newest);
   std::filesystem::remove(newest);
-  const std::string temporary = path_ + "/" + TemporaryName({.term = 1, .step = 20});
+  const std::string temporary = path_ + "/" + TemporaryName(CheckpointName({.term = 1, .step = 20}));
   for (size_t length = 0; length <= whole.size(); length += 5) {
     WriteBytes(temporary, whole.substr(0, length));
     const auto loaded = Newest();

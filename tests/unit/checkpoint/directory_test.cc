@@ -138,6 +138,31 @@ TEST_F(DirectoryTest, LetsAnotherRunTakeOverAtGenerationZero) {
   EXPECT_EQ(Newest()->snapshot.step, 11);
 }
 
+TEST_F(DirectoryTest, ARunThatWasTakenOverFromNeverComesBack) {
+  Directory monday = Open("monday", 4);
+  ExpectSaved(monday, 10);
+  ASSERT_TRUE(Open("tuesday", 0).Claim().ok());
+  const Status refused = Open("monday", 5).Claim();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("run tuesday of the job has taken over from this one, run monday"));
+  // Nor after others, nor by another generation of the one that did.
+  ASSERT_TRUE(Open("tuesday", 1).Claim().ok());
+  EXPECT_EQ(Open("monday", 6).Claim().code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(Open("wednesday", 0).Claim().ok());
+  EXPECT_EQ(Open("monday", 7).Claim().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Open("tuesday", 2).Claim().code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Open("wednesday", 0).Claim().ok());
+}
+
+TEST_F(DirectoryTest, RemembersTheLatestOfVeryManyRuns) {
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(Open(std::to_string(1'000'000 + i) + std::string(25, 'x'), 0).Claim().ok());
+  }
+  EXPECT_EQ(Open("1000298" + std::string(25, 'x'), 1).Claim().code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Open("1000299" + std::string(25, 'x'), 1).Claim().ok());
+}
+
 TEST_F(DirectoryTest, PrefersTheLaterTermToTheLaterStep) {
   Directory before = Open("run", 0);
   ExpectSaved(before, 50);
@@ -163,7 +188,7 @@ TEST_F(DirectoryTest, AnOldGenerationThatIsPastItsCheckHarmsNothing) {
 TEST_F(DirectoryTest, RemovesWhatCrashedWritersLeft) {
   Directory old = Open("run", 0);
   ExpectSaved(old, 10);
-  WriteBytes(path_ + "/" + TemporaryName({.term = 1, .step = 20}), "half");
+  WriteBytes(path_ + "/" + TemporaryName(CheckpointName({.term = 1, .step = 20})), "half");
   Directory next = Open("run", 1);
   ASSERT_TRUE(next.Claim().ok());
   EXPECT_THAT(NamesIn(path_), ElementsAre("step-000000010-term-000001.ckpt", "term-000002"));
@@ -251,7 +276,7 @@ TEST_F(DirectoryTest, LoadsWhileAnotherWrites) {
 TEST(CheckpointNameTest, IsReadBackExactly) {
   const CheckpointId id{.term = 1234567, .step = 12345678901};
   EXPECT_EQ(ParseCheckpointName(CheckpointName(id)), id);
-  EXPECT_EQ(ParseTemporaryName(TemporaryName(id)), id);
+  EXPECT_EQ(ParseTemporaryName(TemporaryName(CheckpointName(id))), id);
   EXPECT_EQ(ParseClaimName(ClaimName(3)), 3);
   for (const char* wrong :
        {"", "step-", "step-000000001-term-000001.ckp", "step-000000001-term-000001.ckpt ",
@@ -259,7 +284,7 @@ TEST(CheckpointNameTest, IsReadBackExactly) {
         "step-000000001-term-9223372036854775807.ckpt"}) {
     EXPECT_FALSE(ParseCheckpointName(wrong)) << wrong;
   }
-  EXPECT_FALSE(ParseCheckpointName(TemporaryName(id)));
+  EXPECT_FALSE(ParseCheckpointName(TemporaryName(CheckpointName(id))));
   EXPECT_FALSE(ParseClaimName("term-1"));
 }
 

@@ -49,6 +49,7 @@ inline void ExpectSame(const Snapshot& a, const Snapshot& b) {
   EXPECT_EQ(a.metadata, b.metadata);
   EXPECT_EQ(a.parameters, b.parameters);
   EXPECT_EQ(a.slots, b.slots);
+  EXPECT_EQ(a.state, b.state);
 }
 
 // A new file each time: to cut a file to nothing and write it again makes some file systems wait for the

@@ -159,6 +159,38 @@ TEST_P(CommunicatorTest, ReduceScatterGivesEachRankItsPartOfTheSum) {
   });
 }
 
+TEST_P(CommunicatorTest, AllGatherPartsBringsEveryRanksPartToAll) {
+  Run([&](int r, Communicator& communicator) {
+    for (const size_t size : kSizes) {
+      const std::vector<float> whole = Data(size, 0);
+      const Range part = PartOf(size, r, ranks());
+      std::vector<float> data(size, -7);
+      std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(part.begin), part.size(),
+                  data.begin() + static_cast<std::ptrdiff_t>(part.begin));
+      communicator.AllGatherParts(data, Soon());
+      EXPECT_TRUE(SameBits(data, whole)) << size;
+    }
+  });
+}
+
+TEST_P(CommunicatorTest, CopyPartsOnBringsEveryRanksPartToTheNextAlone) {
+  Run([&](int r, Communicator& communicator) {
+    for (const size_t size : kSizes) {
+      const std::vector<float> whole = Data(size, 0);
+      std::vector<float> data(size, -7), wanted(size, -7);
+      for (const int owner : {r, (r + ranks() - 1) % ranks()}) {
+        const Range part = PartOf(size, owner, ranks());
+        for (size_t i = part.begin; i < part.end; ++i) {
+          wanted[i] = whole[i];
+          if (owner == r) data[i] = whole[i];
+        }
+      }
+      communicator.CopyPartsOn(data, Soon());
+      EXPECT_TRUE(SameBits(data, wanted)) << size;
+    }
+  });
+}
+
 TEST_P(CommunicatorTest, MessagesBetweenTwoRanksComeWholeAndInOrder) {
   if (ranks() < 2) GTEST_SKIP() << "needs a peer";
   Run([&](int r, Communicator& communicator) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -123,6 +124,62 @@ TEST_P(DeviceCommunicatorTest, EveryRankHasWhatTheRootHad) {
       ASSERT_EQ(rank.Take(30'001), DeviceRank::Values(11 * root, 30'001));
     }
   });
+}
+
+// Where the part of each is, and elsewhere.
+TEST_P(DeviceCommunicatorTest, EveryRankGetsItsPartOfTheSumAndOfAllParts) {
+  OnAll([](DeviceRank& rank) {
+    const Buffer apart(rank.backend().allocator(), DeviceRank::kFloats * sizeof(float));
+    for (const size_t count : {1, 15, 16, 1000, 4097, 100'000}) {
+      for (const size_t offset : {0, 64}) {
+        for (const bool in_place : {true, false}) {
+          std::vector<float> sum(count, 0);
+          for (int r = 0; r < rank.size(); ++r) {
+            const std::vector<float> of_rank = DeviceRank::Values(r, offset + count);
+            for (size_t i = 0; i < count; ++i)
+              sum[i] = r == 0 ? of_rank[offset + i] : sum[i] + of_rank[offset + i];
+          }
+          const auto expect = [&](size_t i, float got) {
+            ASSERT_NEAR(got, sum[i], GetParam().ops == DeviceOps::kNccl ? 1e-5 : 0) << i;
+          };
+          const Range part = PartOnDevice(count, rank.rank(), rank.size());
+          rank.Put(DeviceRank::Values(rank.rank(), offset + count));
+          float* const data = rank.data() + offset;
+          float* const mine = in_place ? data + part.begin : apart.as<float>();
+          rank->ReduceScatter(data, count, mine, rank.stream());
+          std::vector<float> got(part.size());
+          rank.backend().Synchronize();
+          rank.backend().Download(got.data(), mine, part.size() * sizeof(float));
+          for (size_t i = 0; i < got.size(); ++i) expect(part.begin + i, got[i]);
+
+          if (!in_place) rank.backend().CopyAsync(data + part.begin, mine, part.size() * sizeof(float));
+          rank->AllGatherParts(data, count, rank.stream());
+          const std::vector<float> all = rank.Take(offset + count);
+          for (size_t i = 0; i < count; ++i) expect(i, all[offset + i]);
+          const std::vector<float> before = DeviceRank::Values(rank.rank(), offset);
+          EXPECT_TRUE(std::equal(before.begin(), before.end(), all.begin())) << "nothing in front is touched";
+        }
+      }
+    }
+  });
+}
+
+TEST(PartOnDeviceTest, PartsFollowOneAnotherOnSixteenBytes) {
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{4097}, size_t{1} << 22}) {
+    for (const int size : {1, 2, 3, 7, 64}) {
+      size_t end = 0;
+      for (int r = 0; r < size; ++r) {
+        const Range part = PartOnDevice(count, r, size);
+        EXPECT_EQ(part.begin, end);
+        EXPECT_EQ(part.begin % 4, 0);
+        if (r + 1 < size) {
+          EXPECT_EQ(part.size(), PartOnDevice(count, 0, size).size());
+        }
+        end = part.end;
+      }
+      EXPECT_EQ(end, count);
+    }
+  }
 }
 
 TEST_P(DeviceCommunicatorTest, AGroupThatNotAllHaveJoinedSaysWhoIsMissing) {

@@ -16,20 +16,21 @@ namespace lockstep::testing {
 // One rank of a group of GPUs, with some registered memory.
 class DeviceRank {
  public:
+  static constexpr size_t kFloats = 110'000;
   struct Options {
     trainer::collectives::DeviceOps ops;
     int ranks;
     int gpus;                                                     // that they are on, in turn
     trainer::collectives::InProcessSegments* segments = nullptr;  // when ranks are threads
     std::chrono::milliseconds patience{30'000};
+    size_t floats = kFloats;
   };
-  static constexpr size_t kFloats = 110'000;
 
   DeviceRank(const Options& options, contract::Store& store, int rank)
       : options_(options),
         rank_(rank),
         backend_(AllGpus().entry->make_backend({.ordinal = rank % options.gpus})),
-        memory_(backend_->shareable(), kFloats * sizeof(float)),
+        memory_(backend_->shareable(), options.floats * sizeof(float)),
         communicator_(AllGpus().communicators->connect({.ops = options.ops,
                                                         .rank = rank,
                                                         .size = options.ranks,

@@ -76,7 +76,7 @@ class ForkStore final : public contract::Store {
  private:
   struct Entry {
     char key[120];
-    char value[1024];
+    char value[4096];
     size_t size;
   };
   struct Table {

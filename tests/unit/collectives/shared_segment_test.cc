@@ -98,6 +98,21 @@ TEST(SharedSegmentTest, AnotherFileUnderTheSameNumberIsNotTakenForIt) {
               HasSubstr("its process is gone"));
 }
 
+TEST(SharedSegmentTest, DiscardGivesBackWholePagesAndLeavesTheRest) {
+  constexpr size_t kPage = 4096;
+  const SharedSegment segment = SharedSegment::Create("test", 4 * kPage, false);
+  const auto bytes = segment.View<std::byte>(0, 4 * kPage);
+  std::fill(bytes.begin(), bytes.end(), std::byte{7});
+  // From the middle of the first page to the middle of the last: two whole ones.
+  segment.Discard(bytes.subspan(kPage / 2, 3 * kPage));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const bool gone = i >= kPage && i < 3 * kPage;
+    ASSERT_EQ(bytes[i], gone ? std::byte{0} : std::byte{7}) << i;
+  }
+  segment.Discard(bytes.subspan(100, 200));
+  EXPECT_EQ(bytes[150], std::byte{7});
+}
+
 TEST(SharedSegmentTest, MoreThanThereIsIsOutOfMemory) {
   EXPECT_THROW(SharedSegment::Create("huge", size_t{1} << 62, false), OutOfMemory);
 }

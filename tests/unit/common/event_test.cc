@@ -14,12 +14,15 @@ TEST(EventTest, StepSurvivesTheWayThroughALine) {
                  .epoch = 1,
                  .samples = 256,
                  .loss = 0.31,
+                 .loss_average = 0.33,
                  .learning_rate = 0.001,
                  .seconds = 0.0028,
                  .collective_seconds = 0.0004,
                  .data_wait_seconds = 0.0001,
                  .collective_bytes = 1077288,
-                 .flops = 3.1e8};
+                 .flops = 3.1e8,
+                 .gradients_dropped = 3,
+                 .gradient_age = 2};
   const std::string line = EncodeEvent(step);
   ASSERT_EQ(line.back(), '\n');
   const Result<Event> event = ParseEvent(std::string_view(line).substr(0, line.size() - 1));
@@ -29,7 +32,10 @@ TEST(EventTest, StepSurvivesTheWayThroughALine) {
   EXPECT_EQ(read.total_steps, 392);
   EXPECT_EQ(read.collective_bytes, 1077288);
   EXPECT_DOUBLE_EQ(read.loss, 0.31);
+  EXPECT_DOUBLE_EQ(read.loss_average, 0.33);
   EXPECT_DOUBLE_EQ(read.flops, 3.1e8);
+  EXPECT_EQ(read.gradients_dropped, 3);
+  EXPECT_DOUBLE_EQ(read.gradient_age, 2);
 }
 
 TEST(EventTest, ReadsTheLineThatTheContractShows) {
@@ -37,6 +43,25 @@ TEST(EventTest, ReadsTheLineThatTheContractShows) {
       R"({"event":"step","step":120,"epoch":1,"samples":256,"loss":0.31,"seconds":0.0028,"collective_seconds":0.0004})");
   ASSERT_TRUE(event.ok());
   EXPECT_EQ(std::get<StepEvent>(*event).samples, 256);
+}
+
+TEST(EventTest, OnlyAProcessThatSaysSoRegroups) {
+  const auto plain = ParseEvent(R"({"event":"ready"})");
+  ASSERT_TRUE(plain.ok());
+  EXPECT_FALSE(std::get<ReadyEvent>(*plain).regroups);
+  const auto regroups = ParseEvent(R"({"event":"ready","regroups":true})");
+  ASSERT_TRUE(regroups.ok());
+  EXPECT_TRUE(std::get<ReadyEvent>(*regroups).regroups);
+  EXPECT_EQ(std::get<ReadyEvent>(*regroups).layers, "");
+  const std::string ready = EncodeEvent(ReadyEvent{.layers = "dense, dense_1 on CPU:0"});
+  const auto cut = ParseEvent(std::string_view(ready).substr(0, ready.size() - 1));
+  ASSERT_TRUE(cut.ok());
+  EXPECT_EQ(std::get<ReadyEvent>(*cut).layers, "dense, dense_1 on CPU:0");
+
+  const std::string line = EncodeEvent(RegroupEvent{.step = 120});
+  const auto parked = ParseEvent(std::string_view(line).substr(0, line.size() - 1));
+  ASSERT_TRUE(parked.ok());
+  EXPECT_EQ(std::get<RegroupEvent>(*parked).step, 120);
 }
 
 TEST(EventTest, IgnoresKeysItDoesNotKnow) {
@@ -48,7 +73,8 @@ TEST(EventTest, RefusesWhatIsNoEvent) {
        {"", "hello", "[]", "{}", R"({"event":1})", R"({"event":"nap"})", R"({"event":"step","step":-1})",
         R"({"event":"step","step":1.5})", R"({"event":"step","step":18446744073709551615})",
         R"({"event":"step","loss":"low"})", R"({"event":"step","loss":1e999})",
-        R"({"event":"step","steps":0})", R"({"event":"phase","phase":7})"}) {
+        R"({"event":"step","steps":0})", R"({"event":"phase","phase":7})",
+        R"({"event":"ready","regroups":1})", R"({"event":"regroup","step":-1})"}) {
     EXPECT_EQ(ParseEvent(line).status().code(), StatusCode::kInvalidArgument) << line;
   }
   EXPECT_FALSE(ParseEvent(std::string(100000, '[')).ok());

@@ -105,7 +105,7 @@ TEST_F(CudaStreamTest, TwoDevicesTakeTurnsInOneThread) {
   const auto first = kernel_of(*one);
   const auto second = kernel_of(*two);
   std::vector<Buffer> kept;
-  const auto bind = [&](DeviceBackend& device, DenseKernel& kernel, std::vector<float> weights) {
+  const auto bind = [&](DeviceBackend& device, ProductKernel& kernel, std::vector<float> weights) {
     weights.resize(static_cast<size_t>(kernel.stored_size()));
     kept.emplace_back(device.allocator(), weights.size() * sizeof(float));
     Upload(device, kept.back(), weights);

@@ -15,9 +15,9 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::string Record(int label, int first_pixel) {
-  std::string record(3073, static_cast<char>(first_pixel));
-  record[0] = static_cast<char>(label);
-  record[3072] = static_cast<char>(first_pixel + 1);
+  std::string record(1, static_cast<char>(label));
+  for (int plane = 0; plane < 3; ++plane) record.append(1024, static_cast<char>(first_pixel + plane));
+  record[3072] = static_cast<char>(first_pixel + 9);
   return record;
 }
 
@@ -37,14 +37,18 @@ class Cifar10Test : public ::testing::Test {
 TEST_F(Cifar10Test, ReadsAllBatches) {
   const Loaded loaded(options());
   const DatasetView view = loaded.view();
-  EXPECT_EQ(view.features(), 3072);
+  EXPECT_EQ(view.sample_shape(), (Shape{32, 32, 3}));
   EXPECT_EQ(view.classes(), 10);
   EXPECT_EQ(view.training().count, 3);
   EXPECT_EQ(view.test(), (Range{3, 1}));
   EXPECT_THAT(LabelsOf(view, {0, 4}), ElementsAre(3, 9, 0, 7));
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(FeaturesOf(view, {i, 1}).front(), static_cast<float>(10 * (i + 1)) * (1.0f / 255.0f));
-    EXPECT_EQ(FeaturesOf(view, {i, 1}).back(), static_cast<float>(10 * (i + 1) + 1) * (1.0f / 255.0f));
+    // The planes of the file come interleaved.
+    const std::vector<float> features = FeaturesOf(view, {i, 1});
+    const auto pixel = [&](int plane) { return static_cast<float>(10 * (i + 1) + plane) * (1.0f / 255.0f); };
+    EXPECT_THAT(std::vector<float>(features.begin(), features.begin() + 5),
+                ElementsAre(pixel(0), pixel(1), pixel(2), pixel(0), pixel(1)));
+    EXPECT_EQ(features.back(), pixel(9));
   }
 }
 

@@ -68,6 +68,17 @@ TEST_F(GpuMonitorTest, ReadsEachGpu) {
   EXPECT_EQ(*health.memory_used, 1 << 20);
   EXPECT_EQ(*health.ecc_errors, 0);
   EXPECT_EQ(*health.throttle_reasons, 0u);
+  EXPECT_FALSE(readings_[1].computing) << "nothing of it is recorded";
+}
+
+TEST_F(GpuMonitorTest, SaysWhatAGpuComputesWithWhereTheDriverTells) {
+  const auto monitor = Watch("one_t4", {0});
+  ASSERT_TRUE(RunUntil([&] { return !readings_.empty(); }));
+  ASSERT_TRUE(readings_[0].computing);
+  EXPECT_EQ(readings_[0].computing->cuda_cores, 2560);
+  EXPECT_DOUBLE_EQ(readings_[0].computing->max_clock, 1.59e9);
+  EXPECT_EQ(readings_[0].computing->major, 7);
+  EXPECT_EQ(readings_[0].computing->minor, 5);
 }
 
 TEST_F(GpuMonitorTest, TellsOfXidErrorsInOrder) {

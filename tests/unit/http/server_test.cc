@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <libdeflate.h>
 
 #include <stdexcept>
 
@@ -25,9 +26,16 @@ class HttpServerTest : public testing::Test {
                       .body = request.method + " " + request.path + " " + request.header("x-test"),
                       .headers = {{"X-Answer", "42"}}};
     });
+    server_->Handle("/long", [](const Request&) { return Response{.body = LongText(), .compresses = true}; });
+    server_->Handle("/short", [](const Request&) { return Response{.body = "ok\n", .compresses = true}; });
     server_->Handle("/throws", [](const Request&) -> Response { throw std::runtime_error("a secret"); });
     const Status started = server_->Start();
     ASSERT_TRUE(started.ok()) << started.ToString();
+  }
+  static std::string LongText() {
+    std::string text;
+    for (int i = 0; i < 1000; ++i) text += "series{rank=\"" + std::to_string(i) + "\"} 1\n";
+    return text;
   }
   std::string Exchange(std::string_view request) { return http::Exchange(server_->port(), request); }
 
@@ -43,6 +51,58 @@ TEST_F(HttpServerTest, AnswersWithStatusTypeHeadersAndBody) {
   EXPECT_THAT(answer, HasSubstr("\r\nX-Answer: 42\r\n"));
   EXPECT_THAT(answer, HasSubstr("\r\nX-Content-Type-Options: nosniff\r\n"));
   EXPECT_TRUE(answer.ends_with("\r\n\r\nGET /echo one, two")) << answer;
+}
+
+TEST_F(HttpServerTest, ALongBodyGoesAsGzipToWhoTakesIt) {
+  Start();
+  const std::string answer =
+      Exchange("GET /long HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Encoding: gzip\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nVary: Accept-Encoding\r\n"));
+  const std::string body = answer.substr(answer.find("\r\n\r\n") + 4);
+  const std::string whole = LongText();
+  EXPECT_LT(body.size(), whole.size() / 3);
+  std::string inflated(whole.size(), '\0');
+  libdeflate_decompressor* inflate = libdeflate_alloc_decompressor();
+  EXPECT_EQ(libdeflate_gzip_decompress(inflate, body.data(), body.size(), inflated.data(), inflated.size(),
+                                       nullptr),
+            LIBDEFLATE_SUCCESS);
+  libdeflate_free_decompressor(inflate);
+  EXPECT_EQ(inflated, whole);
+
+  const std::string plain = Exchange(GetRequest("/long"));
+  EXPECT_THAT(plain, Not(HasSubstr("Content-Encoding")));
+  EXPECT_THAT(plain, HasSubstr("\r\nVary: Accept-Encoding\r\n"));
+  EXPECT_TRUE(plain.ends_with(whole));
+  for (const char* path : {"/short", "/healthz"}) {
+    EXPECT_THAT(Exchange("GET " + std::string(path) +
+                         " HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"),
+                Not(HasSubstr("Content-Encoding")))
+        << path;
+  }
+}
+
+TEST(HttpRequestTest, DecodesTheParametersOfItsQuery) {
+  const Request request{.query = "a=1&a=2&search=team%2Da+b%26%3D&flag&empty=&bad=%zz%4&%61b=x=y"};
+  EXPECT_EQ(request.parameter("a"), "1");
+  EXPECT_EQ(request.parameter("search"), "team-a b&=");
+  EXPECT_EQ(request.parameter("flag"), "");
+  EXPECT_EQ(request.parameter("empty"), "");
+  EXPECT_EQ(request.parameter("bad"), "%zz%4");
+  EXPECT_EQ(request.parameter("ab"), "x=y");
+  EXPECT_EQ(request.parameter("none"), "");
+  EXPECT_EQ(Request{}.parameter("a"), "");
+}
+
+TEST_F(HttpServerTest, TheQueryIsNoPartOfThePath) {
+  server_ = std::make_unique<HttpServer>();
+  server_->Handle("/echo", [](const Request& request) {
+    return Response{.body = request.path + " " + request.query + " " + request.parameter("b")};
+  });
+  ASSERT_TRUE(server_->Start().ok());
+  EXPECT_TRUE(Exchange(GetRequest("/echo?a=1&b=%3f?")).ends_with("\r\n\r\n/echo a=1&b=%3f? ??"));
+  EXPECT_TRUE(Exchange(GetRequest("http://x/echo?b=2")).ends_with("\r\n\r\n/echo b=2 2"));
+  EXPECT_TRUE(Exchange(GetRequest("/echo")).ends_with("\r\n\r\n/echo  "));
 }
 
 TEST_F(HttpServerTest, HeadSendsTheLengthAndNoBody) {

@@ -30,16 +30,46 @@ TEST(FailureOfTest, TellsWhatTheDriverSaid) {
   EXPECT_EQ(RestartReasonOf(lost.reason), telemetry::RestartReason::kDeviceFailed);
 }
 
+// What only follows from another's failure is told from it by the codes of our own trainer.
+TEST(FailureOfTest, KeepsTheLastLinesCutAsTheyAreForAnotherLauncher) {
+  const process::ExitReport report{.exit_code = 1, .last_lines = {"short", std::string(4096, 'x')}};
+  const auto failure = FailureOf(report, "");
+  ASSERT_EQ(failure.last_lines.size(), 2u);
+  EXPECT_EQ(failure.last_lines[0], "short");
+  EXPECT_EQ(failure.last_lines[1].size(), rendezvous::kMaxLastLineBytes);
+  EXPECT_EQ(TelemetryFailureOf(failure).last_lines, failure.last_lines);
+}
+
+TEST(FailureOfTest, SaysWhoseExitCodeItIs) {
+  process::ExitReport report = Aborted();
+  report.own_trainer = true;
+  const auto failure = FailureOf(report, "");
+  EXPECT_TRUE(failure.own_trainer);
+  EXPECT_EQ(failure.signal, SIGABRT);
+  report.own_trainer = false;
+  EXPECT_FALSE(FailureOf(report, "").own_trainer);
+}
+
+TEST(IsElasticTest, NeedsFewerThanAll) {
+  spec::TrainingJob job;
+  job.roles = {{.name = "worker", .replicas = 3}};
+  EXPECT_FALSE(IsElastic(job));
+  job.run_policy.min_replicas = 3;
+  EXPECT_FALSE(IsElastic(job));
+  job.run_policy.min_replicas = 2;
+  EXPECT_TRUE(IsElastic(job));
+}
+
 // The restart policy sees a signal, and not an exit code of the trainer's own.
 TEST(ExitOfTest, KeepsASignalThatCameOfALostGpu) {
-  const auto back = ExitOf(FailureOf(Aborted(), "", /*device_failed=*/true), /*own_trainer=*/true);
+  const auto back = ExitOf(FailureOf(Aborted(), "", /*device_failed=*/true));
   EXPECT_EQ(back.reason, process::ExitReason::kSignal);
   EXPECT_EQ(back.signal, SIGABRT);
   process::ExitReport exited = Aborted();
   exited.exit_code = 13;
   exited.signal = 0;
   exited.reason = process::ExitReason::kError;
-  EXPECT_EQ(ExitOf(FailureOf(exited, "", true), true).reason, process::ExitReason::kError);
+  EXPECT_EQ(ExitOf(FailureOf(exited, "", true)).reason, process::ExitReason::kError);
 }
 
 TEST(RankDeviceOfTest, SaysThePolicyOfAGpuAndNoneOfTheCpu) {

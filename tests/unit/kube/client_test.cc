@@ -139,6 +139,36 @@ TEST(ClientTest, BoundsAnswersAndEvents) {
       client->Watch(kPods, {}, [](EventType, Json&) { return true; }).failed_with(Reason::kMalformed));
 }
 
+TEST(ClientTest, StreamsWhatComesUntilItHasEnough) {
+  ScriptedServer server([](const SeenRequest& request, int) {
+    if (request.target == "/whole") return ScriptedAnswer{.pieces = {"a", "b", "c"}};
+    if (request.target == "/log?follow=true") return ScriptedAnswer{.pieces = {"a", "b"}, .stays_open = true};
+    return ScriptedAnswer{.status = 400, .body = StatusBody(400, "BadRequest", "not started")};
+  });
+  const auto client = server.Connect();
+  std::string text;
+  const auto add = [&](std::string_view bytes) {
+    text += bytes;
+    return true;
+  };
+  const auto whole = client->Stream("/whole", {}, add);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_TRUE(*whole);
+  EXPECT_EQ(text, "abc");
+  text.clear();
+  const auto cut = client->Stream("/log?follow=true", {}, [&](std::string_view bytes) {
+    text += bytes;
+    return text != "ab";
+  });
+  ASSERT_TRUE(cut.ok());
+  EXPECT_FALSE(*cut);
+  EXPECT_TRUE(
+      client->Stream("/log?follow=true", {.timeout = milliseconds(200)}, add).failed_with(Reason::kDeadline));
+  text.clear();
+  EXPECT_TRUE(client->Stream("/other", {}, add).failed_with(Reason::kBadRequest));
+  EXPECT_EQ(text, "");
+}
+
 TEST(ClientTest, RefusesWhatIsNoAnswer) {
   for (const char* body : {"", "[]", "not json", "{\"items\": 3}"}) {
     ScriptedServer server([&](const SeenRequest&, int) { return ScriptedAnswer{.body = body}; });

@@ -56,6 +56,30 @@ TEST_F(ConfigTest, TakesTheNamedContext) {
   EXPECT_EQ(config->default_namespace, "default");
 }
 
+TEST_F(ConfigTest, OfSeveralFilesTheFirstThatHasAnEntryCounts) {
+  const std::string first = folder_.Write("first", R"(contexts:
+- {name: other, context: {cluster: one, user: robot, namespace: mine}}
+clusters:
+- {name: one, cluster: {server: "https://first"}}
+)");
+  ::setenv("KUBECONFIG", (folder_.File("none") + ":" + first + "::" + file_).c_str(), 1);
+  const auto named = FindConfig({}, "other");
+  const auto current = FindConfig();
+  const auto missing = FindConfig({}, "nope");
+  ::setenv("KUBECONFIG", (folder_.File("none") + ":" + folder_.File("neither")).c_str(), 1);
+  const auto nothing = FindConfig();
+  ::unsetenv("KUBECONFIG");
+  ASSERT_TRUE(named.ok()) << named.status().ToString();
+  EXPECT_EQ(named->server, "https://first");
+  EXPECT_EQ(named->default_namespace, "mine");
+  EXPECT_EQ(named->token_file, folder_.File("token")) << "the user is the other file's";
+  ASSERT_TRUE(current.ok()) << current.status().ToString();
+  EXPECT_EQ(current->default_namespace, "research");
+  EXPECT_EQ(current->server, "https://first");
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(nothing.status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(ConfigTest, SaysWhatIsMissing) {
   EXPECT_EQ(LoadKubeconfig(folder_.File("none")).status().code(), StatusCode::kNotFound);
   EXPECT_THAT(LoadKubeconfig(file_, "away").status().message(), HasSubstr("has no context away"));

@@ -65,13 +65,23 @@ struct Trained {
   std::span<float> gradients() { return flat[1].span<float>(); }
 
   LossResult Step(const Batch& batch, const Model::GradientsReady& ready = {}) {
-    return model.TrainStep(batch.InputsFor(model), batch.LabelsFor(model), batch.n,
-                           1.0f / static_cast<float>(batch.n), ready);
+    return model.TrainStep({.inputs = batch.InputsFor(model),
+                            .labels = batch.LabelsFor(model),
+                            .n = batch.n,
+                            .scale = 1.0f / static_cast<float>(batch.n)},
+                           ready);
   }
   void Update(Optimizer& optimizer, int64_t step) {
-    optimizer.Update(step,
-                     {flat[0].as<float>(), flat[1].as<float>(), {flat[2].as<float>(), flat[3].as<float>()}},
-                     0, model.layout().total, model.layout().l2_ranges());
+    const auto ranges = model.layout().update_ranges();
+    UpdateBuffers buffers{
+        flat[0].as<float>(), flat[1].as<float>(), {flat[2].as<float>(), flat[3].as<float>()}};
+    double squared_norm = 0;
+    if (optimizer.clips_by_norm()) {
+      squared_norm =
+          optimizer.SquaredNorm(flat[0].as<float>(), flat[1].as<float>(), 0, model.layout().total, ranges);
+      buffers.squared_norm = &squared_norm;
+    }
+    optimizer.Update(step, buffers, 0, model.layout().total, ranges);
     model.ParametersChanged(0, model.layout().total);
   }
   std::vector<float> Canonical(std::span<const float> from) {

@@ -24,7 +24,7 @@ class ModelTest : public testing::TestWithParam<Precision> {
     }
   }
   Trained Make(int64_t features, const std::vector<int64_t>& units, int64_t batch, double l2 = 0) const {
-    return {Perceptron(units, l2), {.features = features, .max_local_batch = batch, .precision = GetParam()}};
+    return {Perceptron(units, l2), {.sample = {features}, .max_local_batch = batch, .precision = GetParam()}};
   }
 };
 
@@ -121,9 +121,12 @@ TEST_P(ModelTest, PartsOfABatchAddUp) {
   double loss = 0;
   int64_t correct = 0, first = 0;
   for (const int64_t part : {20, 0, 7, 5}) {
-    const LossResult result = trained.model.TrainStep(
-        part == 0 ? nullptr : batch.InputsFor(trained.model, first),
-        part == 0 ? nullptr : batch.LabelsFor(trained.model, first), part, 1.0f / 32, {});
+    const LossResult result =
+        trained.model.TrainStep({.inputs = part == 0 ? nullptr : batch.InputsFor(trained.model, first),
+                                 .labels = part == 0 ? nullptr : batch.LabelsFor(trained.model, first),
+                                 .n = part,
+                                 .scale = 1.0f / 32},
+                                {});
     loss += result.loss_sum;
     correct += result.correct;
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += trained.gradients()[i];
@@ -147,11 +150,10 @@ TEST_P(ModelTest, NoSamplesGiveZeroGradients) {
   Trained trained = Make(7, {5, 3}, 4);
   trained.Step(Batch(4, 7, 3, 1));
   int64_t at = 0;
-  const LossResult result =
-      trained.model.TrainStep(nullptr, nullptr, 0, 0.25f, [&](int64_t begin, int64_t end) {
-        EXPECT_EQ(begin, at);
-        at = end;
-      });
+  const LossResult result = trained.model.TrainStep({.scale = 0.25f}, [&](int64_t begin, int64_t end) {
+    EXPECT_EQ(begin, at);
+    at = end;
+  });
   EXPECT_EQ(at, trained.model.layout().total);
   EXPECT_EQ(result.loss_sum, 0);
   EXPECT_EQ(result.correct, 0);
@@ -219,7 +221,7 @@ TEST_P(ModelTest, PenaltyIsKerasL2) {
     squares += static_cast<double>(value) * value;  // biases are zero
   EXPECT_NEAR(trained.model.L2Penalty(), 0.5 * squares, 1e-6);
   EXPECT_EQ(Make(4, {3, 2}, 4).model.L2Penalty(), 0);
-  EXPECT_EQ(trained.model.layout().l2_ranges().size(), 2u);
+  EXPECT_EQ(trained.model.layout().update_ranges().size(), 2u);
 }
 
 // Points in rings: not separable by a line, so the hidden layers must learn.
@@ -265,19 +267,67 @@ TEST(ModelConfigTest, RefusesWhatCannotBe) {
     }
     return "accepted";
   };
-  const ModelOptions right{.features = 4, .max_local_batch = 2};
+  const ModelOptions right{.sample = {4}, .max_local_batch = 2};
   EXPECT_THAT(message({}, right), testing::HasSubstr("layers"));
   EXPECT_THAT(message(Perceptron({3, 0}), right),
               testing::AllOf(testing::HasSubstr("dense_1"), testing::HasSubstr("units")));
   EXPECT_THAT(message(Perceptron({3}, -1), right), testing::HasSubstr("l2"));
-  EXPECT_THAT(message(Perceptron({3}), {.features = 0, .max_local_batch = 2}),
-              testing::HasSubstr("features"));
+  EXPECT_THAT(message(Perceptron({3}), {.sample = {0}, .max_local_batch = 2}), testing::HasSubstr("samples"));
   EXPECT_THAT(message(Perceptron({3}), right), testing::StrEq("accepted"));
+}
+
+// Two places by turns, each zeroed before the step comes to it; and a step without samples.
+TEST(ModelGradientsTest, MayLieInSeveralPlaces) {
+  const ModelConfig config = Perceptron({40, 30, 20, 3});
+  const ModelOptions options{.sample = {4}, .max_local_batch = 5};
+  Trained whole(config, options);
+  const auto backend = MakeBackend({.threads = 1});
+  Model model(config, options, *backend);
+  const std::vector<int64_t> ends = model.layer_ends();
+  ASSERT_EQ(ends.size(), 4);
+  EXPECT_EQ(ends.back(), model.layout().total);
+
+  const auto total = static_cast<size_t>(model.layout().total);
+  const Buffer parameters = ZeroedHostBuffer(total * sizeof(float));
+  const Buffer memory = ZeroedHostBuffer(2 * total * sizeof(float));
+  std::vector<GradientRange> ranges;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    ranges.push_back({i == 0 ? 0 : ends[i - 1], ends[i], memory.as<float>() + (i % 2) * total});
+  }
+  model.Bind(parameters.span<float>(), ranges);
+  model.Initialize(7);
+  for (const int64_t n : {5, 0}) {
+    Batch batch(5, 4, 3, 1);
+    batch.n = n;
+    const ModelBatch given{
+        .inputs = batch.inputs.data(), .labels = batch.labels.data(), .n = n, .scale = 1.0f / 5};
+    whole.model.TrainStep(given, {});
+    std::vector<float> got(total, -1);
+    size_t next = 0;
+    const auto zero = [&](size_t i) {
+      if (i < ranges.size()) std::fill_n(ranges[i].data, ranges[i].end - ranges[i].begin, 0.0f);
+    };
+    zero(0);
+    model.TrainStep(given, [&](int64_t, int64_t end) {
+      if (next == ranges.size() || end != ranges[next].end) return;
+      const GradientRange& range = ranges[next++];
+      std::copy_n(range.data, range.end - range.begin, got.begin() + range.begin);
+      zero(next);
+    });
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), whole.gradients().begin())) << n;
+  }
+
+  const std::vector<GradientRange> through_a_layer{{0, 8, memory.as<float>()},
+                                                   {8, model.layout().total, memory.as<float>()}};
+  EXPECT_THROW(model.Bind(parameters.span<float>(), through_a_layer), BadModel);
+  Model in_pieces(config, {.sample = {4}, .max_local_batch = 5, .pieces = 2}, *backend);
+  EXPECT_TRUE(in_pieces.adds_up_pieces());
+  EXPECT_THROW(in_pieces.Bind(parameters.span<float>(), ranges), BadModel);
 }
 
 TEST(ModelConfigTest, RefusesTooSmallBuffersAndTooLargeBatches) {
   const auto backend = MakeBackend({.threads = 1});
-  Model model(Perceptron({3}), {.features = 4, .max_local_batch = 2}, *backend);
+  Model model(Perceptron({3}), {.sample = {4}, .max_local_batch = 2}, *backend);
   std::vector<float> small(3), large(static_cast<size_t>(model.layout().total));
   EXPECT_THROW(model.Bind(small, large), BadModel);
   model.Bind(large, large);

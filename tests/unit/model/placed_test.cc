@@ -7,16 +7,16 @@
 namespace lockstep::trainer {
 namespace {
 
-const ModelOptions kOptions{.features = 20, .max_local_batch = 16};
+const ModelOptions kOptions{.sample = {20}, .max_local_batch = 16};
 
 TEST(PlacedLayerTest, TrainsAsIfItWereAtHome) {
   const auto other = MakeBackend({.threads = 1});
   std::vector<std::string> asked;
   ModelOptions placed_options = kOptions;
   Backend* home = nullptr;
-  placed_options.place = [&](const std::string& layer) -> Backend& {
-    asked.push_back(layer);
-    return layer == "dense_1" || layer == "dense_2" ? *other : *home;
+  placed_options.place = [&](const LayerConfig& layer) -> Backend& {
+    asked.push_back(layer.name);
+    return layer.name == "dense_1" || layer.name == "dense_2" ? *other : *home;
   };
   const ModelConfig config = Perceptron({32, 24, 10}, 1e-3);
   Trained plain(config, kOptions);
@@ -37,10 +37,13 @@ TEST(PlacedLayerTest, TrainsAsIfItWereAtHome) {
     const Batch batch(step == 3 ? 7 : 16, 20, 10, static_cast<uint32_t>(step));
     const LossResult expected = plain.Step(batch);
     plain.Update(*optimizer, step);
-    const LossResult result = placed.TrainStep(batch.InputsFor(placed), batch.LabelsFor(placed), batch.n,
-                                               1.0f / static_cast<float>(batch.n), {});
+    const LossResult result = placed.TrainStep({.inputs = batch.InputsFor(placed),
+                                                .labels = batch.LabelsFor(placed),
+                                                .n = batch.n,
+                                                .scale = 1.0f / static_cast<float>(batch.n)},
+                                               {});
     optimizer->Update(step, {parameters.as<float>(), gradients.as<float>(), {m.as<float>(), v.as<float>()}},
-                      0, placed.layout().total, placed.layout().l2_ranges());
+                      0, placed.layout().total, placed.layout().update_ranges());
     placed.ParametersChanged(0, placed.layout().total);
     ASSERT_EQ(result.loss_sum, expected.loss_sum) << step;
     ASSERT_EQ(result.correct, expected.correct) << step;

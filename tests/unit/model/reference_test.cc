@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ReferenceTest,
 TEST_P(ReferenceTest, LossAndGradientsAgreeWithDoubles) {
   const Case& c = model_case();
   Trained trained(c.config,
-                  {.features = c.features, .max_local_batch = c.batch, .precision = numeric().precision});
+                  {.sample = {c.features}, .max_local_batch = c.batch, .precision = numeric().precision});
   Settle(trained);
   const Batch batch(c.batch, c.features, c.config.layers.back().units, 11);
   const Reference reference(c.config, c.features);
@@ -89,7 +89,7 @@ TEST_P(ReferenceTest, LossAndGradientsAgreeWithDoubles) {
 // The reference itself is right: its gradients are the slopes of its loss.
 TEST_P(ReferenceTest, ReferenceGradientsAreNumericalSlopes) {
   const Case& c = model_case();
-  Trained trained(c.config, {.features = c.features, .max_local_batch = c.batch});
+  Trained trained(c.config, {.sample = {c.features}, .max_local_batch = c.batch});
   Settle(trained);
   const Batch batch(c.batch, c.features, c.config.layers.back().units, 11);
   const Reference reference(c.config, c.features);

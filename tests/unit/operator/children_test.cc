@@ -22,7 +22,7 @@ Json JobOf(const std::string& spec, const CreateJob& action = {.role = "worker"}
   const Observed observed = NewJob(spec);
   const Manifest manifest = ReadJobManifest(observed.job, options);
   EXPECT_TRUE(manifest.job) << manifest.invalid;
-  return JobObject(observed.job, *manifest.job, action, options);
+  return JobObject(observed.job, manifest, action, options);
 }
 
 const Json& AgentOf(const Json& job) { return job["spec"]["template"]["spec"]["containers"][0]; }
@@ -129,7 +129,7 @@ TEST(ChildrenTest, CopiesKueuesLabels) {
   observed.job.queue = "gpus";
   observed.job.priority_class = "high";
   const Manifest manifest = ReadJobManifest(observed.job, {});
-  const Json job = JobObject(observed.job, *manifest.job, {.role = "worker", .suspended = true}, {});
+  const Json job = JobObject(observed.job, manifest, {.role = "worker", .suspended = true}, {});
   EXPECT_EQ(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "gpus");
   EXPECT_EQ(job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"], "high");
   EXPECT_EQ(job["spec"]["suspend"], true);

@@ -34,10 +34,10 @@ inline Observed NewJob(const std::string& spec = SpecOf()) {
   return observed;
 }
 
-inline ChildJob RunningChild(int attempt = 0, int restarts_before = 0) {
-  return {.name = ChildJobName("digits", "worker", attempt),
+inline ChildJob RunningChild(int attempt = 0, int restarts_before = 0, const std::string& role = "worker") {
+  return {.name = ChildJobName("digits", role, attempt),
           .uid = "job-" + std::to_string(attempt),
-          .role = "worker",
+          .role = role,
           .attempt = attempt,
           .restarts_before = restarts_before,
           .created = kCreated,
@@ -45,11 +45,12 @@ inline ChildJob RunningChild(int attempt = 0, int restarts_before = 0) {
           .active = 2};
 }
 
-inline ChildPod RunningPod(int index, int attempt = 0) {
-  const std::string name = ChildJobName("digits", "worker", attempt) + "-" + std::to_string(index) + "-x7z2p";
+inline ChildPod RunningPod(int index, int attempt = 0, const std::string& role = "worker") {
+  const std::string name = ChildJobName("digits", role, attempt) + "-" + std::to_string(index) + "-x7z2p";
   return {.name = name,
           .uid = "pod-" + name,
           .job_uid = "job-" + std::to_string(attempt),
+          .role = role,
           .attempt = attempt,
           .index = index,
           .phase = PodPhase::kRunning,

@@ -201,6 +201,28 @@ TEST(PlannerTest, DoesNotWaitForPodsOfADeadNodeForEver) {
       testing::Contains(VariantWith<CreateJob>(CreateJob{.role = "worker", .attempt = 1, .restarts = 1})));
 }
 
+TEST(PlannerTest, CountsALostNodeAsNoFailure) {
+  for (const bool disrupted : {true, false}) {
+    Observed observed = RunningJob(SpecOf(PolicyOf(R"("maxRestarts":0)")));
+    observed.pods[1].delete_by = kCreated + seconds(100);
+    observed.pods[1].disrupted = disrupted;  // as the taint of its node makes it
+    Carry(observed, seconds(160));
+    EXPECT_EQ(observed.job.status.restarts, 0);
+    EXPECT_EQ(observed.job.status.attempt, disrupted ? 1 : 0);
+    EXPECT_EQ(observed.job.status.Is(kFailed), !disrupted)
+        << "nor does the job wait for ever without a restart";
+  }
+}
+
+TEST(PlannerTest, FailsWhenPodsAreLostAndNoRestartIsLeft) {
+  Observed observed = RunningJob(SpecOf(PolicyOf(R"("maxRestarts":1)")));
+  observed.job.status.restarts = 1;
+  observed.jobs[0].failed = 2;
+  Carry(observed, seconds(30));
+  EXPECT_EQ(observed.job.status.Find(kFailed)->reason, "PodsLost");
+  EXPECT_THAT(observed.job.status.Find(kFailed)->message, HasSubstr("no restart is left"));
+}
+
 TEST(PlannerTest, CountsADrainedPodAsNoFailure) {
   Observed observed = RunningJob();
   observed.pods[1] = FailedPod(1, "", 143);
@@ -412,13 +434,13 @@ TEST(PlannerTest, RefusesWhatItCannotDo) {
 
 TEST(PlannerTest, SaysThatANameIsTakenAndAdoptsNothing) {
   Observed observed = NewJob();
-  observed.name_taken = "the Job team/digits-worker-0 belongs to somebody else";
+  observed.blocked = Blocked{"NameTaken", "the Job team/digits-worker-0 belongs to somebody else"};
   const Plan plan = Carry(observed);
   EXPECT_THAT(plan.actions, IsEmpty());
   EXPECT_EQ(observed.job.status.Find(kScheduled)->reason, "NameTaken");
   EXPECT_TRUE(plan.look_again);
   EXPECT_THAT(PlanAt(observed, seconds(1)).events, IsEmpty());
-  observed.name_taken.clear();
+  observed.blocked.reset();
   EXPECT_EQ(PlanAt(observed, seconds(2)).actions.size(), 3U);
 }
 
@@ -438,6 +460,7 @@ TEST(PlannerTest, WritesProgressAloneOnlyEveryTenSeconds) {
   observed.report = ReportOf(10, seconds(20));
   Plan plan = Carry(observed, seconds(20));
   ASSERT_TRUE(plan.status);
+  EXPECT_TRUE(plan.progress_only);
   EXPECT_EQ(plan.status->progress->step, 10);
   observed.last_progress_write = kCreated + seconds(20);
 
@@ -453,6 +476,7 @@ TEST(PlannerTest, WritesProgressAloneOnlyEveryTenSeconds) {
   observed.jobs[0].ready = 2;
   plan = Carry(observed, seconds(31));
   ASSERT_TRUE(plan.status);
+  EXPECT_FALSE(plan.progress_only);
   EXPECT_EQ(plan.status->progress->step, 30);
 }
 

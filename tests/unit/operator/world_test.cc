@@ -101,6 +101,21 @@ TEST_F(WorldTest, DoesNotGoBackBehindWhatItWrote) {
   EXPECT_EQ(world_.Observe({"team", "a"})->job.uid, "7");
 }
 
+TEST_F(WorldTest, NamesNoJobForWhatItKnowsAlready) {
+  List(*jobs_, {TrainingJob("a", "1", 5)});
+  world_.Wrote("1", ReadChildJob(ChildOf("1", "x")));
+  world_.Wrote(ReadTrainingJob(TrainingJob("a", "1", 6)));
+  changed_.clear();
+  Json echo = ChildOf("1", "x");
+  children_->Seen(echo);
+  Json own = TrainingJob("a", "1", 6);
+  jobs_->Seen(own);
+  EXPECT_THAT(changed_, IsEmpty());
+  echo["status"] = {{"active", 2}};
+  children_->Seen(echo);
+  EXPECT_THAT(changed_, ElementsAre("a"));
+}
+
 TEST_F(WorldTest, CountsJobsByPhase) {
   Json running = TrainingJob("a", "1");
   running["status"] = {{"phase", "Running"}};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "tests/unit/backend/random_values.h"
@@ -81,7 +82,8 @@ TEST_P(OptimizerTest, FollowsKerasOverManySteps) {
     const auto optimizer = MakeOptimizer(options(), *backend_);
     State state(count);
     Reference reference(options(), state.parameters);
-    const std::vector<L2Range> ranges = {{0, static_cast<int64_t>(count), static_cast<float>(l2)}};
+    const std::vector<UpdateRange> ranges = {
+        {.begin = 0, .end = static_cast<int64_t>(count), .l2 = static_cast<float>(l2)}};
     for (int64_t t = 1; t <= 20; ++t) {
       const auto gradients = RandomValues(count, static_cast<uint32_t>(100 + t));
       optimizer->Update(t, state.Buffers(gradients), 0, static_cast<int64_t>(count), ranges);
@@ -94,7 +96,7 @@ TEST_P(OptimizerTest, FollowsKerasOverManySteps) {
 
 TEST_P(OptimizerTest, ShardsGiveTheBitsOfTheWhole) {
   const int64_t count = 1000;
-  const std::vector<L2Range> ranges = {{100, 333, 0.1f}, {500, 501, 0.2f}};
+  const std::vector<UpdateRange> ranges = {{100, 333, 0.1f}, {500, 501, 0.2f}};
   const auto optimizer = MakeOptimizer(options(), *backend_);
   for (const auto& cuts :
        {std::vector<int64_t>{0, 250, 500, 750, 1000}, {0, 1, 17, 160, 333, 334, 999, 1000}}) {
@@ -130,7 +132,7 @@ TEST_P(OptimizerTest, PenalisesOnlyItsRanges) {
   State plain(64), penalised(64);
   const std::vector<float> gradients(64, 0.25f);
   optimizer->Update(1, plain.Buffers(gradients), 0, 64, {});
-  optimizer->Update(1, penalised.Buffers(gradients), 0, 64, std::vector<L2Range>{{10, 20, 50.0f}});
+  optimizer->Update(1, penalised.Buffers(gradients), 0, 64, std::vector<UpdateRange>{{10, 20, 50.0f}});
   for (size_t i = 0; i < 64; ++i) {
     const bool same = plain.parameters[i] == penalised.parameters[i];
     // (Adam's first step depends on the gradient's sign alone, and that a strong penalty turns where w < 0.)
@@ -150,21 +152,20 @@ TEST_P(OptimizerTest, ZerosStayZeros) {
   EXPECT_EQ(state.parameters, zeros);  // so padding stays padding
 }
 
-TEST_P(OptimizerTest, LearningRateCanBeChanged) {
-  const auto optimizer = MakeOptimizer(options(), *backend_);
-  optimizer->set_learning_rate(0);
-  EXPECT_EQ(optimizer->learning_rate(), 0);
-  State state(32);
-  const auto before = state.parameters;
-  optimizer->Update(1, state.Buffers(std::vector<float>(32, 1.0f)), 0, 32, {});
-  EXPECT_EQ(state.parameters, before);
-}
-
-TEST(MakeOptimizerTest, SaysHowManySlots) {
+TEST(MakeOptimizerTest, NamesItsSlots) {
   const auto backend = MakeBackend({.threads = 1});
-  const std::vector<int> wanted = {0, 1, 1, 2};
-  for (size_t i = 0; i < wanted.size(); ++i)
-    EXPECT_EQ(MakeOptimizer(AllKinds()[i], *backend)->slots(), wanted[i]);
+  const std::vector<std::vector<std::string>> wanted = {{}, {"momentum"}, {"momentum"}, {"m", "v"}};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    OptimizerOptions options = AllKinds()[i];
+    const auto plain = MakeOptimizer(options, *backend);
+    EXPECT_EQ(plain->slot_names(), wanted[i]);
+    EXPECT_EQ(plain->average_slot(), -1);
+    options.average_momentum = 0.99;
+    const auto averaging = MakeOptimizer(options, *backend);
+    EXPECT_EQ(averaging->slots(), plain->slots() + 1);
+    EXPECT_EQ(averaging->slot_names().back(), "average");
+    EXPECT_EQ(averaging->average_slot(), plain->slots());
+  }
 }
 
 TEST(MakeOptimizerTest, RefusesOptionsOutOfRangeByName) {
@@ -183,6 +184,12 @@ TEST(MakeOptimizerTest, RefusesOptionsOutOfRangeByName) {
   EXPECT_THAT(message({.kind = OptimizerKind::kAdam, .beta1 = 1}), testing::HasSubstr("beta1"));
   EXPECT_THAT(message({.kind = OptimizerKind::kAdam, .beta2 = -0.1}), testing::HasSubstr("beta2"));
   EXPECT_THAT(message({.kind = OptimizerKind::kAdam, .epsilon = 0}), testing::HasSubstr("epsilon"));
+  EXPECT_THAT(message({.weight_decay = -0.1}), testing::HasSubstr("weightDecay"));
+  EXPECT_THAT(message({.clip_value = INFINITY}), testing::HasSubstr("clipValue"));
+  EXPECT_THAT(message({.global_clip_norm = -1}), testing::HasSubstr("globalClipNorm"));
+  EXPECT_THAT(message({.clip_value = 1, .global_clip_norm = 1}), testing::HasSubstr("globalClipNorm"));
+  EXPECT_THAT(message({.average_momentum = 1}), testing::HasSubstr("averageMomentum"));
+  EXPECT_THAT(message({.schedule = {.kind = ScheduleKind::kCosine}}), testing::HasSubstr("decaySteps"));
 }
 
 }  // namespace

@@ -186,15 +186,47 @@ TEST(AssignCpuTest, FallsBackFromANamedDeviceWhenSoft) {
   EXPECT_EQ(Processes(job, Machine(1, 2)), 4u);
 }
 
-TEST(AssignCpuTest, RefusesTpusByName) {
-  spec::TrainingJob job = ProgramJob(Framework::kJax);
-  job.roles.resize(2);
-  job.roles[1].name = "tpu";
-  job.roles[1].devices.type = DeviceType::kTpu;
-  const auto refused = AssignDevices(job, {.role = "tpu"});
+spec::TrainingJob TpuJob(Framework framework) {
+  spec::TrainingJob job = ProgramJob(framework);
+  job.roles[0].replicas = 2;
+  job.roles[0].devices.type = DeviceType::kTpu;
+  job.roles[0].devices.accelerator = "tpu-v5-lite-podslice";
+  job.roles[0].devices.topology = "2x4";
+  return job;
+}
+
+TEST(AssignCpuTest, TpusAreNoMachinesOwn) {
+  const auto refused = AssignDevices(TpuJob(Framework::kJax), {.inventory = Machine(1, 2)});
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(refused.status().message(), HasSubstr("spec.roles[1].devices.type: TPU"));
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("spec.devices.type: TPUs are used in a cluster's pods only"));
+}
+
+TEST(AssignCpuTest, OneProcessOfAPodHasItsTpus) {
+  const spec::TrainingJob job = TpuJob(Framework::kJax);
+  const auto assignment = AssignDevices(job, {.inventory = Machine(1, 8), .tpus = true});
+  ASSERT_TRUE(assignment.ok()) << assignment.status().ToString();
+  ASSERT_EQ(assignment->processes.size(), 1u);
+  EXPECT_THAT(assignment->processes[0].devices, ElementsAre("TPU:0", "TPU:1", "TPU:2", "TPU:3"));
+  EXPECT_EQ(assignment->processes[0].threads, 8);
+  GenerationFacts facts = testing::Facts();
+  facts.replicas = {{.address = "a-0.a"}, {.index = 1, .address = "a-1.a"}};
+  facts.self = 1;
+  const auto plan = MakeEnvironment(job, {*assignment}, facts);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  const auto value = [&](const std::string& name) {
+    for (const auto& [key, text] : plan->processes[0].environment) {
+      if (key == name) return text;
+    }
+    return std::string("<absent>");
+  };
+  EXPECT_EQ(value("TPU_WORKER_ID"), "1");
+  EXPECT_EQ(value("TPU_WORKER_HOSTNAMES"), "a-0.a,a-1.a");
+  EXPECT_EQ(value("PJRT_DEVICE"), "TPU");
+  EXPECT_EQ(value("JAX_PLATFORMS"), "tpu");
+  EXPECT_EQ(value("LOCKSTEP_DEVICE"), "TPU");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "");
 }
 
 TEST(AssignCpuTest, NamesTheRolesThereAre) {

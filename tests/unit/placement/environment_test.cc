@@ -39,6 +39,20 @@ Plan MustPlan(const spec::TrainingJob& job, const GenerationFacts& facts = Facts
   return plan.ok() ? *plan : Plan{.processes = std::vector<ProcessPlan>(2)};
 }
 
+// Replica 1 of three is away: what a program sees has no hole.
+TEST(EnvironmentTest, IsContiguousWhereAReplicaIsLeftOut) {
+  GenerationFacts facts = Facts();
+  facts.replicas = {{.processes = 3, .address = "10.0.0.1"},
+                    {.index = 2, .processes = 2, .address = "10.0.0.3"}};
+  facts.self = 1;
+  const Plan plan = MustPlan(TrainerJob(), facts);
+  EXPECT_EQ(plan.rank_offset, 3);
+  EXPECT_EQ(Value(plan.processes[0].environment, "RANK"), "3");
+  EXPECT_EQ(Value(plan.processes[0].environment, "WORLD_SIZE"), "5");
+  EXPECT_EQ(Value(plan.processes[0].environment, "GROUP_RANK"), "1");
+  EXPECT_EQ(Value(plan.processes[0].environment, "GROUP_WORLD_SIZE"), "2");
+}
+
 TEST(EnvironmentTest, HasWhatEveryProcessGets) {
   GenerationFacts facts = Facts();
   facts.generation = 3;
@@ -70,6 +84,10 @@ TEST(EnvironmentTest, HasWhatEveryProcessGets) {
                               {"LOCKSTEP_ATTEMPT", "1"},
                               {"LOCKSTEP_GENERATION", "3"},
                               {"LOCKSTEP_ROLE", "worker"},
+                              {"LOCKSTEP_ROLE_RANK", "4"},
+                              {"LOCKSTEP_ROLE_SIZE", "5"},
+                              {"LOCKSTEP_ROLES", "worker=5"},
+                              {"LOCKSTEP_INCARNATION", "0"},
                               {"LOCKSTEP_STORE_ADDRESS", "127.0.0.1:4000"},
                               {"LOCKSTEP_TOKEN_FILE", "/run/token"},
                               {"LOCKSTEP_EVENTS_FD", "3"},
@@ -266,6 +284,9 @@ TEST(FrameworkTest, SetsWhatTorchrunSets) {
   EXPECT_EQ(Value(environment, "ROLE_WORLD_SIZE"), "2");
   EXPECT_EQ(Value(environment, "ROLE_NAME"), "worker");
   EXPECT_EQ(Value(environment, "RANK"), "4");
+  EXPECT_EQ(Value(environment, "LOCKSTEP_ROLE_RANK"), "1");
+  EXPECT_EQ(Value(environment, "LOCKSTEP_ROLE_SIZE"), "2");
+  EXPECT_EQ(Value(environment, "LOCKSTEP_ROLES"), "ps=3,worker=2");
   // On the CPU no allocator of a GPU is spoken of.
   EXPECT_EQ(Value(environment, "PYTORCH_ALLOC_CONF"), "<absent>");
 }
@@ -311,6 +332,61 @@ TEST(AssignTest, RefusesAGenerationThatDisagrees) {
   facts.replicas = {{.processes = 2}};
   facts.self = 1;
   EXPECT_EQ(TryPlan(TrainerJob(), facts).status().code(), StatusCode::kInternal);
+}
+
+TEST(RolesTest, OneMachineRunsAllRolesWithAllTheirReplicas) {
+  spec::TrainingJob job = ProgramJob(Framework::kNone);
+  job.roles = {{.name = "worker", .replicas = 2, .processes_per_replica = 2},
+               {.name = "ps", .replicas = 2},
+               {.name = "evaluator"}};
+  const auto plan = AssignAll(job, {.inventory = Machine(1, 14)}, Facts());
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  ASSERT_EQ(plan->processes.size(), 7u);
+  EXPECT_EQ(plan->world_size, 7);
+  for (size_t i = 0; i < plan->processes.size(); ++i) {
+    const ProcessPlan& process = plan->processes[i];
+    const std::string number = std::to_string(i);
+    EXPECT_EQ(Value(process.environment, "RANK"), number);
+    EXPECT_EQ(Value(process.environment, "LOCAL_RANK"), number);
+    EXPECT_EQ(Value(process.environment, "LOCAL_WORLD_SIZE"), "7");
+    EXPECT_EQ(Value(process.environment, "GROUP_WORLD_SIZE"), "1");
+    EXPECT_EQ(Value(process.environment, "OMP_NUM_THREADS"), "2");
+    EXPECT_EQ(Value(process.environment, "LOCKSTEP_ROLES"), "worker=4,ps=2,evaluator=1");
+    EXPECT_EQ(process.local_rank, static_cast<int>(i));
+    EXPECT_TRUE(process.devices.cpus.empty());
+  }
+  EXPECT_EQ(plan->processes[5].role, "ps");
+  EXPECT_EQ(plan->processes[5].role_rank, 1);
+}
+
+TEST(RolesTest, RolesOnTheSameGpuAreTold) {
+  spec::TrainingJob job = ProgramJob(Framework::kNone);
+  job.roles = {{.name = "worker", .processes_per_replica = 1}, {.name = "evaluator"}};
+  job.roles[1].devices.visible = {"1"};
+  const auto apart = AssignAll(job, {.inventory = GpuMachine(2)}, Facts());
+  ASSERT_TRUE(apart.ok()) << apart.status().ToString();
+  EXPECT_EQ(Value(apart->processes[1].environment, "LOCKSTEP_DEVICE_UUID"), Uuid(1));
+  job.roles[0].devices.visible = {"1"};
+  const auto together = AssignAll(job, {.inventory = GpuMachine(2)}, Facts());
+  ASSERT_TRUE(together.ok());
+  for (const ProcessPlan& process : together->processes) {
+    EXPECT_EQ(Value(process.environment, "LOCKSTEP_SHARED_DEVICE"), "1");
+  }
+}
+
+TEST(RolesTest, TheProcessesOfARoleAreOneJaxJob) {
+  GenerationFacts facts = Facts();
+  facts.replicas = {{.role = "evaluator", .processes = 1, .address = "h0"},
+                    {.role = "worker", .processes = 1, .address = "h1"},
+                    {.role = "worker", .index = 1, .processes = 2, .address = "h2"}};
+  facts.self = 2;
+  spec::TrainingJob job = ProgramJob(Framework::kJax);
+  job.roles = {{.name = "evaluator"}, {.name = "worker", .replicas = 2}};
+  const Plan plan = MustPlan(job, facts);
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_COORDINATOR_ADDRESS"), "h1:29501");
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_NUM_PROCESSES"), "3");
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_PROCESS_ID"), "2");
+  EXPECT_EQ(Value(plan.processes[1].environment, "RANK"), "3");
 }
 
 }  // namespace

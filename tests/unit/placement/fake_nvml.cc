@@ -200,6 +200,20 @@ int nvmlDeviceGetUtilizationRates(const void* device, FakeUtilization* utilizati
   return Answer(device, "utilization", &utilization->gpu);
 }
 
+int nvmlDeviceGetNumGpuCores(const void* device, unsigned* cores) { return Answer(device, "cores", cores); }
+
+int nvmlDeviceGetMaxClockInfo(const void* device, int clock, unsigned* megahertz) {
+  return clock == 1 ? Answer(device, "max_clock", megahertz) : kInvalidArgument;
+}
+
+int nvmlDeviceGetCudaComputeCapability(const void* device, int* major, int* minor) {
+  unsigned capability = 0;
+  const int error = Answer(device, "capability", &capability);
+  *major = static_cast<int>(capability) / 10;
+  *minor = static_cast<int>(capability) % 10;
+  return error;
+}
+
 int nvmlDeviceGetPowerUsage(const void* device, unsigned* milliwatts) {
   return Answer(device, "power", milliwatts);
 }

@@ -96,10 +96,12 @@ TEST(RenderPlanTest, HidesSecretsAndWhatIsInherited) {
 TEST(RenderPlanTest, SaysTheSameInYaml) {
   const std::string text =
       RenderPlan(MustPlan(ProgramJob(spec::Framework::kNone), Machine(1, 1)), PlanFormat::kYaml);
-  EXPECT_THAT(text,
-              HasSubstr("worldSize: 1\nphysicalDevices: 1\nlogicalDevices: 1\nprocesses:\n"
-                        "  - rank: 0\n    localRank: 0\n    role: \"worker\"\n    devices: [\"CPU:0\"]\n"
-                        "    cpus: \"any\"\n    threads: 1\n    memory:\n      policy: \"Growth\"\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "worldSize: 1\nphysicalDevices: 1\nlogicalDevices: 1\nprocesses:\n"
+          "  - rank: 0\n    localRank: 0\n    role: \"worker\"\n    roleRank: 0\n    devices: [\"CPU:0\"]\n"
+          "    cpus: \"any\"\n    threads: 1\n    memory:\n      policy: \"Growth\"\n"));
   EXPECT_THAT(text, HasSubstr("\n    environment:\n      RANK: \"0\"\n"));
   EXPECT_THAT(text, HasSubstr("\nnotices: []\n"));
 }

@@ -36,7 +36,7 @@ std::string OutputOf(const Launch& launch) {
 
 TEST(ChildProcessTest, SeesOnlyStandardDescriptorsAndTheEventsPipe) {
   const int leak = ::open("/dev/null", O_RDONLY);  // not close-on-exec, as a careless library would have it
-  EXPECT_EQ(OutputOf(MakeLaunch(0, {ProbePath(), "descriptors"})), "0 1 2 3 ");
+  EXPECT_EQ(OutputOf(MakeLaunch(0, {ProbePath(), "descriptors"})), "0 1 2 3 4 ");
   ::close(leak);
 }
 
@@ -54,15 +54,16 @@ TEST(ChildProcessTest, SeesTheSameWhenTheLauncherHasNoStandardDescriptors) {
     ::_exit(0);
   }
   ::close(fds[1]);
-  EXPECT_EQ(ReadToEnd(fds[0]), "0 1 2 3 ");
+  EXPECT_EQ(ReadToEnd(fds[0]), "0 1 2 3 4 ");
   ::close(fds[0]);
   ::waitpid(pid, nullptr, 0);
 }
 
 TEST(ChildProcessTest, GetsExactlyTheGivenEnvironment) {
   Launch launch = MakeLaunch(0, {"env"});
-  launch.environment = {{"PATH", "/usr/bin:/bin"}, {"RANK", "3"}, {"LOCKSTEP_EVENTS_FD", "77"}};
-  EXPECT_EQ(OutputOf(launch), "PATH=/usr/bin:/bin\nRANK=3\nLOCKSTEP_EVENTS_FD=3\n");
+  launch.environment = {
+      {"PATH", "/usr/bin:/bin"}, {"RANK", "3"}, {"LOCKSTEP_EVENTS_FD", "77"}, {"LOCKSTEP_CONTROL_FD", "78"}};
+  EXPECT_EQ(OutputOf(launch), "PATH=/usr/bin:/bin\nRANK=3\nLOCKSTEP_EVENTS_FD=3\nLOCKSTEP_CONTROL_FD=4\n");
 }
 
 TEST(ChildProcessTest, StartsWithDefaultSignalsInAGroupOfItsOwnAndDiesWithItsParent) {

@@ -176,7 +176,7 @@ TEST_F(OutputLogTest, AConsoleThatNobodyReadsHoldsNobodyUpForEver) {
   const UniqueFd unread(fds[0]), out(fds[1]);
   auto console = Console::Create(
       *loop,
-      {.out_fd = out.get(), .err_fd = out.get(), .buffer_bytes = 100'000, .stall_limit = milliseconds(50)});
+      {.out_fd = out.get(), .err_fd = out.get(), .buffer_bytes = 100'000, .stall_limit = milliseconds(1000)});
   auto log =
       std::move(OutputLog::Create(*loop, {.folder = folder / "logs", .console = console.get()})).value();
   bool stopped = false;

@@ -43,6 +43,8 @@ TEST(RestartPolicyTest, JudgesEachKindOfExit) {
       {"trainer done", Exited(0), Verdict::kSuccess},
       {"trainer usage", Exited(2), Verdict::kPermanent},
       {"trainer permanent", Exited(3), Verdict::kPermanent},
+      {"trainer superseded", Exited(4), Verdict::kPermanent},
+      {"a program's 4", Exited(4, false), Verdict::kRetryable},
       {"trainer retryable", Exited(10), Verdict::kRetryable},
       {"trainer collective lost", Exited(11), Verdict::kRetryable},
       {"trainer last retryable", Exited(19), Verdict::kRetryable},
@@ -137,6 +139,38 @@ TEST(RestartPolicyTest, NoRestartsAreAllowedByZero) {
   RestartRules rules;
   rules.max_restarts = 0;
   EXPECT_EQ(Decide({Exited(10)}, rules, {}, {}).action, Decision::Action::kFail);
+}
+
+TEST(RestartAloneTest, BacksOffByItsOwnRestartsAndAllCountTogether) {
+  const RestartRules rules{.exit_codes = {}, .max_restarts = 3};
+  RestartHistory history;
+  const auto decide = [&](int rank, milliseconds ran) {
+    const Decision decision = DecideAlone(Exited(9, false, rank), rules, history, ran);
+    history = decision.history;
+    return decision;
+  };
+  EXPECT_EQ(decide(1, seconds(5)).delay, seconds(0));
+  EXPECT_EQ(decide(1, seconds(5)).delay, seconds(1));
+  EXPECT_EQ(decide(2, seconds(5)).delay, seconds(0));
+  const Decision last = decide(3, seconds(5));
+  EXPECT_EQ(last.action, Decision::Action::kFail);
+  EXPECT_EQ(last.exit_code, 9);
+  EXPECT_NE(last.why.find("3 restarts are used up"), std::string::npos);
+  // One that ran for long is as new, and leaves room for others.
+  EXPECT_EQ(decide(1, minutes(10)).delay, seconds(0));
+  EXPECT_EQ(decide(2, seconds(5)).action, Decision::Action::kRestart);
+  EXPECT_EQ(decide(2, seconds(5)).action, Decision::Action::kFail);
+}
+
+TEST(RestartAloneTest, StartsAgainWhoWasAskedToStopByOthersAndNotWhoIsDone) {
+  const RestartRules rules;
+  EXPECT_EQ(DecideAlone(Exited(75), rules, {}, seconds(1)).action, Decision::Action::kRestart);
+  EXPECT_EQ(DecideAlone(Exited(0), rules, {}, seconds(1)).action, Decision::Action::kIgnore);
+  EXPECT_EQ(DecideAlone(Exited(3), rules, {}, seconds(1)).action, Decision::Action::kFail);
+  RestartHistory once;
+  once.out_of_memory[0] = 1;
+  EXPECT_EQ(DecideAlone(Killed(SIGKILL, ExitReason::kOutOfMemory), rules, once, seconds(1)).action,
+            Decision::Action::kFail);
 }
 
 }  // namespace

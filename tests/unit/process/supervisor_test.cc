@@ -332,5 +332,55 @@ TEST_F(SupervisorTest, StartsAndEndsEightProcessesInMilliseconds) {
   EXPECT_LT(times.front(), 1000);
 }
 
+TEST_F(SupervisorTest, StartsOneAgainWhileTheOthersRun) {
+  ASSERT_TRUE(Start({Shell(0, "exec sleep 1000"), Shell(1, "echo first; exit 3")}).ok());
+  ASSERT_TRUE(RunUntil(*loop, [&] { return reports.size() == 1; }));
+  const pid_t other = supervisor.pid(0);
+  EXPECT_FALSE(supervisor.Restart(Shell(0, "exit 0")).ok());  // it runs
+  ASSERT_TRUE(supervisor.Restart(Shell(1, "echo second; exit 4")).ok());
+  ASSERT_TRUE(RunUntil(*loop, [&] { return reports.size() == 2; }));
+  EXPECT_EQ(reports[1].local_rank, 1);
+  EXPECT_EQ(reports[1].exit_code, 4);
+  EXPECT_EQ((output[{1, OutputStream::kStdout}]), "first\nsecond\n");
+  EXPECT_EQ(supervisor.pid(0), other);
+  EXPECT_EQ(supervisor.state(), Supervisor::State::kRunning);
+  supervisor.StopNow();
+  EXPECT_EQ(supervisor.Restart(Shell(1, "exit 0")).code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(RunToEnd());
+  EXPECT_EQ(reports.size(), 3u);
+}
+
+TEST_F(SupervisorTest, StartsTheOnlyOneAgain) {
+  ASSERT_TRUE(Start({Shell(0, "exit 3")}).ok());
+  ASSERT_TRUE(RunToEnd());
+  reports.clear();
+  ASSERT_TRUE(supervisor.Restart(Shell(0, "exit 0")).ok());
+  ASSERT_TRUE(RunUntil(*loop, [&] { return generations_done == 2; }));
+  EXPECT_EQ(ReportOf(0).exit_code, 0);
+}
+
+TEST_F(SupervisorTest, WhatCannotBeStartedAgainIsReportedLikeAnExit) {
+  ASSERT_TRUE(Start({Shell(0, "exec sleep 1000"), Shell(1, "exit 3")}).ok());
+  ASSERT_TRUE(RunUntil(*loop, [&] { return reports.size() == 1; }));
+  ASSERT_TRUE(supervisor.Restart(MakeLaunch(1, {"/no/such/program"})).ok());
+  ASSERT_TRUE(RunUntil(*loop, [&] { return reports.size() == 2; }));
+  EXPECT_EQ(reports[1].exit_code, 127);
+  supervisor.StopNow();
+  ASSERT_TRUE(RunToEnd());
+}
+
+// The others' children are left alone until the end of the generation.
+TEST_F(SupervisorTest, TheGroupOfOneThatRestartsAloneEndsWithIt) {
+  const TempFolder folder;
+  Launch launch = Shell(0, "sleep 1000 & echo $! > '" + folder.path() + "/child'; exit 3");
+  launch.restarts_alone = true;
+  ASSERT_TRUE(Start({launch, Shell(1, "exec sleep 1000")}).ok());
+  ASSERT_TRUE(RunUntil(*loop, [&] { return reports.size() == 1; }));
+  const pid_t child = std::stoi(ReadAll(folder / "child"));
+  EXPECT_TRUE(RunUntil(*loop, [&] { return ::kill(child, 0) != 0; }));
+  supervisor.StopNow();
+  ASSERT_TRUE(RunToEnd());
+}
+
 }  // namespace
 }  // namespace lockstep::process

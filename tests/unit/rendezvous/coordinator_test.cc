@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/contract/exit_codes.h"
+#include "tests/unit/rendezvous/coordinator_testing.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -18,46 +19,11 @@ using State = Coordinator::State;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
+using testing::Failure;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// One word an action.
-std::vector<std::string> Words(const Coordinator::Actions& actions) {
-  struct Visitor {
-    std::string operator()(const Coordinator::Start& a) const {
-      std::string text = "start " + std::to_string(a.generation) + ":";
-      for (const int processes : a.processes) text += " " + std::to_string(processes);
-      return text;
-    }
-    std::string operator()(const Coordinator::Stop& a) const {
-      const char* causes[] = {"failure", "peer lost", "terminate"};
-      return "stop " + std::to_string(a.what.generation) + ": " + causes[static_cast<int>(a.what.cause)];
-    }
-    std::string operator()(const Coordinator::AskOwner& a) const {
-      return "ask about rank " + std::to_string(a.failure.rank);
-    }
-    std::string operator()(const Coordinator::NotePeerLost& a) const {
-      return "lost " + std::to_string(a.replica);
-    }
-    std::string operator()(const Coordinator::Finish& a) const {
-      return "finish " + std::to_string(a.exit_code);
-    }
-  };
-  std::vector<std::string> words;
-  for (const Coordinator::Action& action : actions) words.push_back(std::visit(Visitor{}, action));
-  return words;
-}
-
-std::string MessageOf(const Coordinator::Actions& actions) {
-  for (const Coordinator::Action& action : actions) {
-    if (const auto* finish = std::get_if<Coordinator::Finish>(&action)) return finish->message;
-  }
-  return {};
-}
-
-FailureReport Failure(int replica, int rank, int exit_code, bool own_trainer = true) {
-  return {.replica = replica, .rank = rank, .own_trainer = own_trainer, .exit_code = exit_code};
-}
+using testing::MessageOf;
+using testing::Words;
 
 class CoordinatorTest : public ::testing::Test {
  protected:

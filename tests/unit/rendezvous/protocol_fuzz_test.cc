@@ -32,8 +32,9 @@ std::vector<std::string> GoodFrames() {
               {.verb = contract::FrameType::kWait, .id = 2, .timeout_ms = 9, .keys = {"a", "b", "c"}}),
           contract::EncodeReply({.id = 3, .status = Aborted("over"), .value = "v"}),
           EncodeControl(JoinMessage{.instance = "i", .manifest_digest = "d", .replicas = 2, .host = "h"}),
-          EncodeControl(
-              FailedMessage{.generation = 1, .report = {.rank = 3, .exit_code = 137, .message = "killed"}}),
+          EncodeControl(FailedMessage{
+              .generation = 1,
+              .report = {.rank = 3, .exit_code = 137, .message = "killed", .last_lines = {"a", "b"}}}),
           EncodeControl(JoinedMessage{Unavailable("here already")}),
           EncodeControl(StartMessage{.generation = 1,
                                      .replicas = {{.replica = 0, .host = "a", .processes = 2},

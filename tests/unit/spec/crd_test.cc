@@ -77,8 +77,8 @@ TEST(CrdTest, IsReadByKubectlAsItIsMeant) {
   std::vector<std::string> columns;
   for (const json& column : crd["spec"]["versions"][0]["additionalPrinterColumns"])
     columns.push_back(column["name"]);
-  EXPECT_THAT(columns, ::testing::ElementsAre("Phase", "Ready", "Step", "Progress", "Throughput", "Restarts",
-                                              "Age", "Loss", "ETA", "Strategy"));
+  EXPECT_THAT(columns, ::testing::ElementsAre("Phase", "Ready", "Step", "Progress", "Throughput", "ETA",
+                                              "Restarts", "Age", "Loss", "Strategy"));
 }
 
 }  // namespace

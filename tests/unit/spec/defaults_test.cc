@@ -48,7 +48,8 @@ TEST(DefaultsTest, LayersAreNamedAsKerasDoes) {
   const TrainingJob job =
       JobOf(WithSpec("  trainer: {model: {layers: [{type: Dense, units: 1}, {type: BatchNormalization}, "
                      "{type: Dense, units: 1}, "
-                     "{type: Dense, name: dense_2, units: 1}, {type: Conv2D}, {type: MaxPool2D}, {type: "
+                     "{type: Dense, name: dense_2, units: 1}, {type: Conv2D, filters: 1, kernelSize: [1]}, "
+                     "{type: MaxPool2D}, {type: "
                      "Dense, units: 10}]}}\n"));
   std::vector<std::string> names;
   for (const Layer& layer : job.trainer->model.layers) names.push_back(layer.name);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 
 #include "tests/unit/collectives/fork_store.h"
 #include "tests/unit/collectives/processes.h"
@@ -27,17 +28,21 @@ struct Case {
   std::string name;
   Job job;
   int gpus;
+  bool peer_access = true;
 };
 
-class DeviceStrategyProcessesTest : public ::testing::TestWithParam<Case> {
+class OnGpus : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (AllGpus().entry == nullptr) GTEST_SKIP() << AllGpus().why;
 #ifdef LOCKSTEP_TEST_ON_GPU
     if (GetParam().gpus > 1) GTEST_SKIP() << "how many GPUs there are is not asked before the fork";
 #endif
+    ::setenv("CUDA_ON_HOST_PEER_ACCESS", GetParam().peer_access ? "1" : "0", 1);
   }
 };
+
+class DeviceStrategyProcessesTest : public OnGpus {};
 
 TEST_P(DeviceStrategyProcessesTest, HaveTheSameParametersAfterTheSameSteps) {
   const Job job = GpuJob(GetParam().job, GetParam().gpus);
@@ -64,8 +69,7 @@ TEST_P(DeviceStrategyProcessesTest, HaveTheSameParametersAfterTheSameSteps) {
   for (size_t i = kMost; i < all.size(); ++i) ASSERT_EQ(all[i], all[i % kMost]) << i;
 }
 
-TEST_P(DeviceStrategyProcessesTest, AKilledOneIsNamedByTheOthersSoon) {
-  const Job job = GpuJob(GetParam().job, GetParam().gpus);
+void ExpectAKilledOneIsNamedByTheOthersSoon(const Job& job) {
   using Clock = std::chrono::steady_clock;
   const auto ranks = static_cast<size_t>(job.size());
   const auto noticed = SharedSegment::Create("noticed", sizeof(Clock::time_point) * ranks);
@@ -98,13 +102,70 @@ TEST_P(DeviceStrategyProcessesTest, AKilledOneIsNamedByTheOthersSoon) {
   }
 }
 
+TEST_P(DeviceStrategyProcessesTest, AKilledOneIsNamedByTheOthersSoon) {
+  ExpectAKilledOneIsNamedByTheOthersSoon(GpuJob(GetParam().job, GetParam().gpus));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Ways, DeviceStrategyProcessesTest,
     ::testing::Values(
         Case{"HierarchicalCopy3", {.local_size = 3, .ops = CrossDeviceOps::kHierarchicalCopy}, 3},
         Case{"TwoOnOneGpu", {.local_size = 2}, 1},
         Case{"ReductionToOneDevice2", {.local_size = 2, .ops = CrossDeviceOps::kReductionToOneDevice}, 1},
-        Case{"Nccl3", {.local_size = 3, .ops = CrossDeviceOps::kNccl}, 3}),
+        Case{"Nccl3", {.local_size = 3, .ops = CrossDeviceOps::kNccl}, 3},
+        Case{"ShardedHierarchicalCopy3",
+             {.local_size = 3, .ops = CrossDeviceOps::kHierarchicalCopy, .shard = Shard::kOptimizer},
+             3},
+        Case{"ShardedNccl2", {.local_size = 2, .ops = CrossDeviceOps::kNccl, .shard = Shard::kOptimizer}, 2}),
+    [](const auto& info) { return info.param.name; });
+
+class DevicePipelineProcessesTest : public OnGpus {};
+
+TEST_P(DevicePipelineProcessesTest, GiveTheLossesOfOneProcessor) {
+  constexpr size_t kSteps = 30;
+  const Job job = GpuJob(GetParam().job, GetParam().gpus);
+  const auto results = SharedSegment::Create("losses", kSteps * sizeof(double));
+  const std::span<double> losses = results.View<double>(0, kSteps);
+  ForkStore store;
+  {
+    Processes processes(0, job.size(), [&](int r) {
+      JobRank rank(job, store, nullptr, r);
+      rank.Setup();
+      for (size_t step = 0; step < kSteps; ++step) {
+        const double loss = rank.Step(static_cast<int64_t>(step)).loss;
+        if (r == job.size() - 1) losses[step] = loss;
+      }
+      rank.strategy().Finish();
+    });
+    for (int r = 0; r < job.size(); ++r) EXPECT_EQ(processes.Wait(static_cast<size_t>(r)), 0) << r;
+  }
+  const std::vector<double> want = ::lockstep::testing::Train({.kind = Kind::kOneDevice}, kSteps).losses[0];
+  for (size_t step = 0; step < kSteps; ++step) EXPECT_NEAR(losses[step], want[step], 1e-4 * want[step]);
+}
+
+TEST_P(DevicePipelineProcessesTest, AKilledOneIsNamedByTheOthersSoon) {
+  ExpectAKilledOneIsNamedByTheOthersSoon(GpuJob(GetParam().job, GetParam().gpus));
+}
+
+Job Stages(int ranks, int stages, CrossDeviceOps ops, PipelineSchedule schedule) {
+  std::vector<LayerRange> parts{{0, 0}, {1, 2}};
+  if (stages == 3) parts = {{0, 0}, {1, 1}, {2, 2}};
+  return {.local_size = ranks,
+          .kind = Kind::kPipeline,
+          .ops = ops,
+          .pipeline = {.stages = parts, .micro_batches = 5, .schedule = schedule}};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, DevicePipelineProcessesTest,
+    ::testing::Values(
+        Case{"NcclThreeStages", Stages(3, 3, CrossDeviceOps::kNccl, PipelineSchedule::kOneForwardOneBackward),
+             3},
+        Case{"PeersThreeStages",
+             Stages(3, 3, CrossDeviceOps::kHierarchicalCopy, PipelineSchedule::kOneForwardOneBackward), 3},
+        Case{"TwoPipelinesOnOneGpu", Stages(4, 2, CrossDeviceOps::kAuto, PipelineSchedule::kGPipe), 1},
+        Case{"ThroughTheHost", Stages(4, 2, CrossDeviceOps::kHierarchicalCopy, PipelineSchedule::kGPipe), 4,
+             /*peer_access=*/false}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -6,12 +6,19 @@
 #include <deque>
 
 #include "tests/unit/strategy/device_job.h"
+#include "tests/unit/strategy/promises.h"
 #include "trainer/error.h"
 
 // Ranks that are threads of the test, on the GPUs of a plugin.
 namespace lockstep::trainer::strategy {
 namespace {
 
+using ::lockstep::testing::ExpectAllStopAfterTheSameStep;
+using ::lockstep::testing::ExpectARestoredStateGoesOn;
+using ::lockstep::testing::ExpectCountsOfTheGlobalBatch;
+using ::lockstep::testing::ExpectLossesNear;
+using ::lockstep::testing::ExpectSameOnAllRanks;
+using ::lockstep::testing::ExpectTheAverageIsReadWhereAsked;
 using ::lockstep::testing::GpuJob;
 using ::lockstep::testing::Job;
 using ::lockstep::testing::JobRank;
@@ -20,12 +27,16 @@ using ::lockstep::testing::Outcome;
 using ::lockstep::testing::RunRanks;
 using ::lockstep::testing::Train;
 using ::lockstep::testing::WhyNotSoMany;
+using ::lockstep::testing::WithMomentumAndPenalty;
+using ::lockstep::testing::WithTheWholeRecipe;
+using ::lockstep::testing::WithUnevenShares;
 using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int64_t kSteps = 40;
+constexpr double kNear = 1e-4;  // relative, of losses
 
 Job OneProcessor() { return {.kind = Kind::kOneDevice}; }
 
@@ -51,23 +62,6 @@ std::vector<Case> Cases() {
 
 Job On(const Case& given) { return GpuJob(given.job, given.gpus); }
 
-void ExpectSameOnAllRanks(const Outcome& outcome) {
-  EXPECT_THAT(outcome.thrown, Each(IsEmpty()));
-  for (size_t r = 1; r < outcome.losses.size(); ++r) {
-    EXPECT_EQ(outcome.losses[r], outcome.losses[0]) << r;
-    EXPECT_EQ(outcome.parameters[r], outcome.parameters[0]) << r;
-    EXPECT_EQ(outcome.slots[r], outcome.slots[0]) << r;
-  }
-}
-
-void ExpectLossesNear(const Outcome& outcome, const Outcome& reference) {
-  ASSERT_EQ(outcome.losses[0].size(), reference.losses[0].size());
-  for (size_t step = 0; step < reference.losses[0].size(); ++step) {
-    const double want = reference.losses[0][step];
-    EXPECT_NEAR(outcome.losses[0][step], want, std::abs(want) * 1e-4) << "step " << step;
-  }
-}
-
 void ExpectSame(const Outcome& a, const Outcome& b) {
   ExpectSameOnAllRanks(a);
   ExpectSameOnAllRanks(b);
@@ -89,31 +83,38 @@ TEST_P(DeviceStrategyTest, GivesTheLossesOfOneProcessor) {
   const Outcome outcome = Train(On(GetParam()), kSteps);
   ExpectSameOnAllRanks(outcome);
   const Outcome reference = Train(OneProcessor(), kSteps);
-  ExpectLossesNear(outcome, reference);
+  ExpectLossesNear(outcome, reference, kNear);
   EXPECT_LT(reference.losses[0].back(), reference.losses[0].front() / 2) << "the job is to learn something";
 }
 
 TEST_P(DeviceStrategyTest, UnevenSharesAndIdleRanksChangeNothing) {
-  Job job = On(GetParam());
-  // All to the last rank, to the first, then in rising parts.
-  job.share = [&job](int rank, int64_t step) -> int64_t {
-    const int n = job.size();
-    if (step % 3 == 0) return rank == n - 1 ? job.global_batch : 0;
-    if (step % 3 == 1) return rank == 0 ? job.global_batch : 0;
-    const auto part = [&](int r) { return 2 * job.global_batch * r / (n * n); };
-    int64_t others = 0;
-    for (int r = 0; r + 1 < n; ++r) others += part(r);
-    return rank == n - 1 ? job.global_batch - others : part(rank);
-  };
-  const Outcome outcome = Train(job, kSteps);
+  const Outcome outcome = Train(WithUnevenShares(On(GetParam())), kSteps);
   ExpectSameOnAllRanks(outcome);
-  ExpectLossesNear(outcome, Train(OneProcessor(), kSteps));
+  ExpectLossesNear(outcome, Train(OneProcessor(), kSteps), kNear);
 }
 
 TEST_P(DeviceStrategyTest, RecordedStepsGiveTheSameBits) {
   Job ordinary = On(GetParam());
   ordinary.record_steps = false;
   ExpectSame(Train(On(GetParam()), kSteps), Train(ordinary, kSteps));
+}
+
+TEST_P(DeviceStrategyTest, BatchStatisticsAndDropoutAreThoseOfOneProcessor) {
+  Job job = On(GetParam()), reference = OneProcessor();
+  for (Job* each : {&job, &reference}) each->normalised = true;
+  if (job.machines > 1) {
+    Meeting meeting;
+    const auto thrown = RunRanks(job.size(), [&](int r) { JobRank(job, meeting, r).Setup(); });
+    EXPECT_THAT(thrown, Each(HasSubstr("BatchNormalization with replicas on GPUs of several machines")));
+    return;
+  }
+  const Outcome wanted = Train(reference, kSteps);
+  EXPECT_LT(wanted.losses[0].back(), wanted.losses[0].front() / 2) << "the job is to learn something";
+  for (const Job& each : {job, WithUnevenShares(job)}) {
+    const Outcome outcome = Train(each, kSteps);
+    ExpectSameOnAllRanks(outcome);
+    ExpectLossesNear(outcome, wanted, kNear);
+  }
 }
 
 TEST_P(DeviceStrategyTest, StepsInFlightGiveTheSameBits) {
@@ -141,80 +142,30 @@ TEST_P(DeviceStrategyTest, StepsInFlightGiveTheSameBits) {
 }
 
 TEST_P(DeviceStrategyTest, RegularisationAndMomentumAreTheSameToo) {
-  Job job = On(GetParam()), reference = OneProcessor();
-  for (Job* each : {&job, &reference}) {
-    each->optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 0.05, .momentum = 0.9, .nesterov = true};
-    each->l2 = 1e-3;
-  }
-  const Outcome outcome = Train(job, kSteps);
+  const Outcome outcome = Train(WithMomentumAndPenalty(On(GetParam())), kSteps);
   ExpectSameOnAllRanks(outcome);
-  ExpectLossesNear(outcome, Train(reference, kSteps));
+  ExpectLossesNear(outcome, Train(WithMomentumAndPenalty(OneProcessor()), kSteps), kNear);
+}
+
+TEST_P(DeviceStrategyTest, TheAverageIsReadWhereAsked) { ExpectTheAverageIsReadWhereAsked(On(GetParam())); }
+
+TEST_P(DeviceStrategyTest, TheWholeRecipeIsTheSameToo) {
+  const Outcome outcome = Train(WithTheWholeRecipe(On(GetParam())), kSteps);
+  ExpectSameOnAllRanks(outcome);
+  ExpectLossesNear(outcome, Train(WithTheWholeRecipe(OneProcessor()), kSteps), kNear);
 }
 
 TEST_P(DeviceStrategyTest, CountsAreThoseOfTheGlobalBatch) {
   const Job job = On(GetParam());
-  std::vector<int64_t> correct(20, -1);
-  const auto thrown = Train(job, 20, [&](JobRank& rank, const StepResult& result) {
-                        EXPECT_EQ(result.samples, job.global_batch);
-                        EXPECT_FALSE(result.stop);
-                        EXPECT_GE(result.collective_seconds, 0);
-                        EXPECT_LT(result.collective_seconds, 10);
-                        EXPECT_EQ(result.collective_bytes > 0, job.size() > 1);
-                        if (rank.rank() == 0) {
-                          correct[static_cast<size_t>(rank.strategy().step() - 1)] = result.correct;
-                        }
-                      }).thrown;
-  EXPECT_THAT(thrown, Each(IsEmpty()));
-  std::vector<int64_t> reference;
-  Train(OneProcessor(), 20, [&](JobRank&, const StepResult& result) { reference.push_back(result.correct); });
-  EXPECT_EQ(correct, reference);
+  ExpectCountsOfTheGlobalBatch(job, OneProcessor());
+  Train(job, 1,
+        [&](JobRank&, const StepResult& result) { EXPECT_EQ(result.collective_bytes > 0, job.size() > 1); });
 }
 
-TEST_P(DeviceStrategyTest, AllStopAfterTheSameStep) {
-  const Job job = On(GetParam());
-  std::vector<int64_t> stopped(static_cast<size_t>(job.size()), -1);
-  const Outcome outcome = Train(job, 1000, [&](JobRank& rank, const StepResult& result) {
-    // The last rank is asked first, the others later or never.
-    if (rank.strategy().step() == 7 + job.size() - rank.rank()) rank.strategy().RequestStop();
-    if (result.stop) stopped[static_cast<size_t>(rank.rank())] = rank.strategy().step();
-  });
-  EXPECT_THAT(stopped, Each(9));
-  ExpectSameOnAllRanks(outcome);
-}
+TEST_P(DeviceStrategyTest, AllStopAfterTheSameStep) { ExpectAllStopAfterTheSameStep(On(GetParam())); }
 
 TEST_P(DeviceStrategyTest, ARestoredStateGoesOnBitForBit) {
-  const Job job = On(GetParam());
-  const Outcome whole = Train(job, 20);
-  std::vector<float> parameters;
-  std::vector<std::vector<float>> slots(2);
-  Train(job, 10, [&](JobRank& rank, const StepResult&) {
-    Strategy& strategy = rank.strategy();
-    if (rank.rank() != 0 || strategy.step() != 10) return;
-    parameters.assign(strategy.parameters().begin(), strategy.parameters().end());
-    for (int i = 0; i < 2; ++i)
-      slots[static_cast<size_t>(i)].assign(strategy.slot(i).begin(), strategy.slot(i).end());
-  });
-
-  Meeting meeting;
-  std::atomic<int> fills = 0;
-  const auto thrown = RunRanks(job.size(), [&](int r) {
-    JobRank rank(job, meeting, r);
-    rank.Setup();
-    for (int64_t step = 0; step < 3; ++step) rank.Step(step + 500);  // astray
-    rank.strategy().Restore(10, [&](std::span<float> to, std::span<const std::span<float>> to_slots) {
-      fills.fetch_add(1);
-      std::copy(parameters.begin(), parameters.end(), to.begin());
-      ASSERT_EQ(to_slots.size(), 2u);
-      for (size_t i = 0; i < 2; ++i) std::copy(slots[i].begin(), slots[i].end(), to_slots[i].begin());
-    });
-    EXPECT_EQ(rank.strategy().step(), 10);
-    for (int64_t step = 10; step < 20; ++step) {
-      EXPECT_EQ(rank.Step(step).loss, whole.losses[0][static_cast<size_t>(step)]) << step;
-    }
-    rank.strategy().Finish();
-  });
-  EXPECT_THAT(thrown, Each(IsEmpty()));
-  EXPECT_EQ(fills.load(), 1) << "the others have it from rank 0";
+  EXPECT_EQ(ExpectARestoredStateGoesOn(On(GetParam())), 1) << "the others have it from rank 0";
 }
 
 TEST_P(DeviceStrategyTest, SumsOfAnEvaluationAreOverAllRanks) {

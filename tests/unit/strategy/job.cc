@@ -25,7 +25,18 @@ ModelConfig Perceptron(const Job& job) {
     layer.units = job.widths[i];
     layer.activation = last ? Activation::kNone : Activation::kRelu;
     layer.kernel_l2 = job.l2;
+    if (!job.normalised || last) {
+      config.layers.push_back(layer);
+      continue;
+    }
+    layer.activation = Activation::kNone;
     config.layers.push_back(layer);
+    config.layers.push_back(
+        {.kind = LayerKind::kBatchNormalization, .momentum = 0.9, .synchronised = job.synchronised});
+    // Smooth: of so many normalized values one or the other is so near to zero that rounding decides for a
+    // ReLU.
+    config.layers.push_back({.kind = LayerKind::kActivation, .activation = Activation::kGelu});
+    config.layers.push_back({.kind = LayerKind::kDropout, .rate = 0.1});
   }
   return config;
 }
@@ -35,12 +46,23 @@ ModelConfig Perceptron(const Job& job) {
 JobRank::JobRank(const Job& job, contract::Store& store, collectives::InProcessSegments* segments, int rank)
     : job_(job), rank_(rank) {
   backend_ = job.backend ? job.backend(rank) : MakeBackend({.threads = 1});
-  model_ = std::make_unique<Model>(
-      Perceptron(job), ModelOptions{.features = job.widths[0], .max_local_batch = job.global_batch},
-      *backend_);
+  ModelOptions options{.sample = {job.widths[0]}, .max_local_batch = job.global_batch, .pieces = job.pieces};
+  if (job.is_pipeline()) {
+    const strategy::PipelineOptions& plan = job.pipeline;
+    const int stage = rank % plan.count();
+    options.part = plan.stages[static_cast<size_t>(stage)];
+    options.passes_in_flight =
+        strategy::PassesInFlight(plan.schedule, stage, plan.count(), plan.MicroBatches());
+    options.max_local_batch = (job.global_batch + plan.MicroBatches() - 1) / plan.MicroBatches();
+  }
+  model_ = std::make_unique<Model>(Perceptron(job), options, *backend_);
   optimizer_ = MakeOptimizer(job.optimizer, *backend_);
+  if (job.wrap) optimizer_ = job.wrap(rank, std::move(optimizer_));
   strategy_ = strategy::MakeStrategy({.kind = job.kind,
                                       .ops = job.ops,
+                                      .shard = job.shard,
+                                      .copy_shards = job.copy_shards,
+                                      .pipeline = job.pipeline,
                                       .world = {.rank = rank,
                                                 .size = job.size(),
                                                 .local_rank = rank % job.local_size,
@@ -51,26 +73,30 @@ JobRank::JobRank(const Job& job, contract::Store& store, collectives::InProcessS
                                       .reach = "127.0.0.1",
                                       .setup_timeout = job.timeout,
                                       .collective_timeout = job.timeout,
-                                      .device = dynamic_cast<DeviceBackend*>(backend_.get()),
+                                      .device = device(),
                                       .communicators = job.communicators,
                                       .record_steps = job.record_steps,
                                       .segments = segments});
 }
 
+DeviceBackend* JobRank::device() { return dynamic_cast<DeviceBackend*>(backend_.get()); }
+
 strategy::Batch JobRank::Load(int64_t step, const std::vector<int32_t>& labels) {
   int64_t begin = 0, samples = 0;
-  for (int r = 0; r <= rank_; ++r) {
+  for (int s = 0; s <= strategy_->data_share().index; ++s) {
     begin += samples;
-    samples = job_.share ? job_.share(r, step) : job_.global_batch / job_.size();
+    samples = job_.share ? job_.share(s, step) : job_.global_batch / job_.shares();
   }
   // Every sample follows from (step, its place in the global batch) alone.
   inputs_.clear();
   labels_.clear();
+  samples_.clear();
   for (int64_t i = begin; i < begin + samples; ++i) {
     std::mt19937 random(static_cast<unsigned>(step * 1000 + i + 1));
     std::normal_distribution<float> noise(0, 1);
     const auto label = static_cast<int32_t>(random() % static_cast<unsigned>(job_.widths.back()));
     labels_.push_back(label);
+    samples_.push_back(static_cast<uint32_t>(i));
     for (int64_t f = 0; f < job_.widths[0]; ++f) {
       inputs_.push_back(noise(random) + (f % job_.widths.back() == label ? 2.0f : 0.0f));
     }
@@ -79,8 +105,10 @@ strategy::Batch JobRank::Load(int64_t step, const std::vector<int32_t>& labels) 
   strategy::Batch batch{.inputs = inputs_.data(),
                         .labels = labels_.data(),
                         .local_samples = samples,
-                        .global_samples = job_.global_batch};
-  auto* const device = dynamic_cast<DeviceBackend*>(backend_.get());
+                        .global_samples = job_.global_batch,
+                        .epoch = step,
+                        .samples = samples_};
+  DeviceBackend* const device = this->device();
   if (device == nullptr) return batch;
   constexpr size_t kPlaces = 4;
   for (size_t i = on_device_.size(); i < 2 * kPlaces; ++i) {
@@ -116,14 +144,14 @@ Outcome Train(const Job& job, int64_t steps,
       if (after) after(rank, result);
       if (result.stop) break;
     }
-    const auto canonical = [&](std::span<const float> flat) {
-      std::vector<float> values(static_cast<size_t>(rank.model().canonical_size()));
-      rank.model().ExportCanonical(flat.data(), values);
-      return values;
-    };
-    outcome.parameters[i] = canonical(rank.strategy().parameters());
-    const int slots = job.optimizer.kind == OptimizerKind::kAdam ? 2 : job.optimizer.momentum > 0 ? 1 : 0;
-    for (int s = 0; s < slots; ++s) outcome.slots[i].push_back(canonical(rank.strategy().slot(s)));
+    strategy::WholeState state;
+    state.slots.resize(static_cast<size_t>(rank.optimizer().slots()));
+    strategy::Shares shares = rank.strategy().ShareOut(rank.model(), 1);
+    shares.rank = 0;  // each is asked for all it has
+    rank.strategy().Export(rank.model(), shares, job.is_pipeline() && r > 0 ? nullptr : &state);
+    const bool whole = (job.shard == strategy::Shard::kNone && !job.is_pipeline()) || r == 0;
+    outcome.parameters[i] = state.parameters;
+    if (whole) outcome.slots[i] = state.slots;
     rank.strategy().Finish();
   });
   return outcome;

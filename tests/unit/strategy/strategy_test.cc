@@ -6,16 +6,26 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <fstream>
 
 #include "tests/unit/collectives/fork_store.h"
 #include "tests/unit/collectives/processes.h"
-#include "tests/unit/strategy/job.h"
+#include "tests/unit/strategy/promises.h"
 #include "trainer/collectives/local/shared_segment.h"
 #include "trainer/error.h"
+#include "trainer/strategy/central.h"
 
 namespace lockstep::trainer::strategy {
 namespace {
 
+using ::lockstep::testing::ExpectAKilledProcessEndsTheOthersWithinASecond;
+using ::lockstep::testing::ExpectAllStopAfterTheSameStep;
+using ::lockstep::testing::ExpectARankThatFailsEndsTheOthersSoon;
+using ::lockstep::testing::ExpectARestoredStateGoesOn;
+using ::lockstep::testing::ExpectCountsOfTheGlobalBatch;
+using ::lockstep::testing::ExpectLossesNear;
+using ::lockstep::testing::ExpectSameOnAllRanks;
+using ::lockstep::testing::ExpectTheAverageIsReadWhereAsked;
 using ::lockstep::testing::ForkStore;
 using ::lockstep::testing::Job;
 using ::lockstep::testing::JobRank;
@@ -24,6 +34,9 @@ using ::lockstep::testing::Outcome;
 using ::lockstep::testing::Processes;
 using ::lockstep::testing::RunRanks;
 using ::lockstep::testing::Train;
+using ::lockstep::testing::WithMomentumAndPenalty;
+using ::lockstep::testing::WithTheWholeRecipe;
+using ::lockstep::testing::WithUnevenShares;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -32,23 +45,6 @@ using ::testing::IsEmpty;
 constexpr int64_t kSteps = 100;
 
 Job OneDeviceJob() { return {.kind = Kind::kOneDevice}; }
-
-void ExpectSameOnAllRanks(const Outcome& outcome) {
-  EXPECT_THAT(outcome.thrown, Each(IsEmpty()));
-  for (size_t r = 1; r < outcome.losses.size(); ++r) {
-    EXPECT_EQ(outcome.losses[r], outcome.losses[0]) << r;
-    EXPECT_EQ(outcome.parameters[r], outcome.parameters[0]) << r;
-    EXPECT_EQ(outcome.slots[r], outcome.slots[0]) << r;
-  }
-}
-
-void ExpectLossesNear(const Outcome& outcome, const Outcome& reference, double relative) {
-  ASSERT_EQ(outcome.losses[0].size(), reference.losses[0].size());
-  for (size_t step = 0; step < reference.losses[0].size(); ++step) {
-    const double want = reference.losses[0][step];
-    EXPECT_NEAR(outcome.losses[0][step], want, std::abs(want) * relative) << "step " << step;
-  }
-}
 
 struct Case {
   std::string name;
@@ -61,10 +57,24 @@ std::vector<Case> Cases() {
   return {{"Mirrored1", {.local_size = 1}},
           {"Mirrored2", {.local_size = 2}},
           {"Mirrored4", {.local_size = 4}},
+          {"CentralStorage2", {.local_size = 2, .kind = Kind::kCentralStorage}},
+          {"CentralStorage4", {.local_size = 4, .kind = Kind::kCentralStorage}},
+          {"ReductionToOneDevice3", {.local_size = 3, .ops = CrossDeviceOps::kReductionToOneDevice}},
+          {"HierarchicalCopy3", {.local_size = 3, .ops = CrossDeviceOps::kHierarchicalCopy}},
+          {"HierarchicalCopy4", {.local_size = 4, .ops = CrossDeviceOps::kHierarchicalCopy}},
           {"Gloo2", {.local_size = 2, .ops = CrossDeviceOps::kGloo}},
           {"Gloo4", {.local_size = 4, .ops = CrossDeviceOps::kGloo}},
+          {"ShardedOptimizer4", {.local_size = 4, .ops = CrossDeviceOps::kGloo, .shard = Shard::kOptimizer}},
+          {"ShardedGradients3", {.local_size = 3, .shard = Shard::kGradients}},
+          {"ShardedTwoMachinesOfTwo",
+           {.machines = 2, .local_size = 2, .kind = multi, .shard = Shard::kGradients}},
+          {"CopiedOptimizer4",
+           {.local_size = 4, .ops = CrossDeviceOps::kGloo, .shard = Shard::kOptimizer, .copy_shards = true}},
+          {"CopiedTwoMachinesOfTwo",
+           {.machines = 2, .local_size = 2, .kind = multi, .shard = Shard::kGradients, .copy_shards = true}},
           {"TwoMachines", {.machines = 2, .kind = multi}},
           {"TwoMachinesOfTwo", {.machines = 2, .local_size = 2, .kind = multi}},
+          {"TwoMachinesOfThree", {.machines = 2, .local_size = 3, .kind = multi}},
           {"ThreeMachinesOfOne", {.machines = 3, .kind = multi}}};
 }
 
@@ -81,18 +91,7 @@ TEST_P(StrategyTest, GivesTheLossesOfOneDevice) {
 }
 
 TEST_P(StrategyTest, UnevenSharesAndIdleRanksChangeNothing) {
-  Job job = GetParam().job;
-  // All to the last rank, to the first, then in rising parts.
-  job.share = [&job](int rank, int64_t step) -> int64_t {
-    const int n = job.size();
-    if (step % 3 == 0) return rank == n - 1 ? job.global_batch : 0;
-    if (step % 3 == 1) return rank == 0 ? job.global_batch : 0;
-    const int64_t part = 2 * job.global_batch * rank / (n * n);
-    int64_t others = 0;
-    for (int r = 0; r + 1 < n; ++r) others += 2 * job.global_batch * r / (n * n);
-    return rank == n - 1 ? job.global_batch - others : part;
-  };
-  const Outcome outcome = Train(job, kSteps);
+  const Outcome outcome = Train(WithUnevenShares(GetParam().job), kSteps);
   ExpectSameOnAllRanks(outcome);
   ExpectLossesNear(outcome, Train(OneDeviceJob(), kSteps), 1e-5);
 }
@@ -109,14 +108,39 @@ TEST_P(StrategyTest, TheSameSeedGivesTheSameBits) {
 }
 
 TEST_P(StrategyTest, RegularisationAndMomentumAreTheSameToo) {
-  Job job = GetParam().job, reference = OneDeviceJob();
-  for (Job* each : {&job, &reference}) {
-    each->optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 0.05, .momentum = 0.9, .nesterov = true};
-    each->l2 = 1e-3;
-  }
-  const Outcome outcome = Train(job, 50);
+  const Outcome outcome = Train(WithMomentumAndPenalty(GetParam().job), 50);
   ExpectSameOnAllRanks(outcome);
-  ExpectLossesNear(outcome, Train(reference, 50), 1e-5);
+  ExpectLossesNear(outcome, Train(WithMomentumAndPenalty(OneDeviceJob()), 50), 1e-5);
+}
+
+TEST_P(StrategyTest, TheAverageIsReadWhereAsked) { ExpectTheAverageIsReadWhereAsked(GetParam().job); }
+
+// The norm that clips is of the whole job's gradient, and the same bits on all ranks.
+TEST_P(StrategyTest, TheWholeRecipeIsTheSameToo) {
+  const Outcome outcome = Train(WithTheWholeRecipe(WithUnevenShares(GetParam().job)), 50);
+  ExpectSameOnAllRanks(outcome);
+  const Outcome reference = Train(WithTheWholeRecipe(OneDeviceJob()), 50);
+  ExpectLossesNear(outcome, reference, 1e-5);
+  Job unclipped = WithTheWholeRecipe(OneDeviceJob());
+  unclipped.optimizer.global_clip_norm = 0;
+  EXPECT_NE(Train(unclipped, 50).parameters, reference.parameters) << "the norm is to have been clipped";
+}
+
+TEST_P(StrategyTest, ARestoredRecipeGoesOnBitForBit) {
+  ExpectARestoredStateGoesOn(WithTheWholeRecipe(GetParam().job));
+}
+
+TEST_P(StrategyTest, BatchStatisticsAndDropoutAreThoseOfOneDevice) {
+  Job job = GetParam().job, reference = OneDeviceJob();
+  if (job.is_pipeline()) GTEST_SKIP() << "a pipeline refuses statistics over the replicas";
+  for (Job* each : {&job, &reference}) each->normalised = true;
+  const Outcome wanted = Train(reference, kSteps);
+  EXPECT_LT(wanted.losses[0].back(), wanted.losses[0].front() / 2) << "the job is to learn something";
+  for (const Job& each : {job, WithUnevenShares(job)}) {
+    const Outcome outcome = Train(each, kSteps);
+    ExpectSameOnAllRanks(outcome);
+    ExpectLossesNear(outcome, wanted, 1e-5);
+  }
 }
 
 TEST_P(StrategyTest, ASingleNumberToLearnIsEnough) {
@@ -128,74 +152,16 @@ TEST_P(StrategyTest, ASingleNumberToLearnIsEnough) {
 }
 
 TEST_P(StrategyTest, CountsAreThoseOfTheGlobalBatch) {
-  const Job job = GetParam().job;
-  std::vector<int64_t> correct(20, -1);
-  const auto thrown = Train(job, 20, [&](JobRank& rank, const StepResult& result) {
-                        EXPECT_EQ(result.samples, job.global_batch);
-                        EXPECT_FALSE(result.stop);
-                        EXPECT_GE(result.collective_seconds, 0);
-                        EXPECT_LT(result.collective_seconds, 10);
-                        if (rank.rank() == 0)
-                          correct[static_cast<size_t>(rank.strategy().step() - 1)] = result.correct;
-                      }).thrown;
-  EXPECT_THAT(thrown, Each(IsEmpty()));
-  std::vector<int64_t> reference;
-  Train(OneDeviceJob(), 20, [&](JobRank&, const StepResult& result) { reference.push_back(result.correct); });
-  EXPECT_EQ(correct, reference);
+  ExpectCountsOfTheGlobalBatch(GetParam().job, OneDeviceJob());
 }
 
-TEST_P(StrategyTest, AllStopAfterTheSameStep) {
-  const Job job = GetParam().job;
-  std::atomic<int64_t> asked = 0;
-  std::vector<int64_t> stopped(static_cast<size_t>(job.size()), -1);
-  const Outcome outcome = Train(job, 1000, [&](JobRank& rank, const StepResult& result) {
-    // The last rank is asked first, the others later or never.
-    if (rank.strategy().step() == 7 + job.size() - rank.rank()) {
-      asked.fetch_add(1);
-      rank.strategy().RequestStop();
-    }
-    if (result.stop) stopped[static_cast<size_t>(rank.rank())] = rank.strategy().step();
-  });
-  EXPECT_GE(asked.load(), 1);
-  EXPECT_THAT(stopped, Each(9));
-  ExpectSameOnAllRanks(outcome);
-}
+TEST_P(StrategyTest, AllStopAfterTheSameStep) { ExpectAllStopAfterTheSameStep(GetParam().job); }
 
 TEST_P(StrategyTest, ARestoredStateGoesOnBitForBit) {
-  const Job job = GetParam().job;
-  const Outcome whole = Train(job, 20);
-
-  std::vector<float> parameters;
-  std::vector<std::vector<float>> slots(2);
-  Train(job, 10, [&](JobRank& rank, const StepResult&) {
-    Strategy& strategy = rank.strategy();
-    if (rank.rank() != 0 || strategy.step() != 10) return;
-    parameters.assign(strategy.parameters().begin(), strategy.parameters().end());
-    for (int i = 0; i < 2; ++i)
-      slots[static_cast<size_t>(i)].assign(strategy.slot(i).begin(), strategy.slot(i).end());
-  });
-
-  Meeting meeting;
-  std::atomic<int> fills = 0;
-  const auto thrown = RunRanks(job.size(), [&](int r) {
-    JobRank rank(job, meeting, r);
-    rank.Setup();
-    for (int64_t step = 0; step < 3; ++step) rank.Step(step + 500);  // astray
-    rank.strategy().Restore(10, [&](std::span<float> to, std::span<const std::span<float>> to_slots) {
-      fills.fetch_add(1);
-      std::copy(parameters.begin(), parameters.end(), to.begin());
-      ASSERT_EQ(to_slots.size(), 2u);
-      for (size_t i = 0; i < 2; ++i) std::copy(slots[i].begin(), slots[i].end(), to_slots[i].begin());
-    });
-    EXPECT_EQ(rank.strategy().step(), 10);
-    for (int64_t step = 10; step < 20; ++step) {
-      EXPECT_EQ(rank.Step(step).loss, whole.losses[0][static_cast<size_t>(step)]) << step;
-    }
-    EXPECT_EQ(rank.strategy().step(), 20);
-    rank.strategy().Finish();
-  });
-  EXPECT_THAT(thrown, Each(IsEmpty()));
-  EXPECT_EQ(fills.load(), job.ops == CrossDeviceOps::kGloo ? job.size() : job.machines);
+  const Job& job = GetParam().job;
+  const bool all_gloo =
+      job.ops == CrossDeviceOps::kGloo || (job.shard == Shard::kGradients && job.machines == 1);
+  EXPECT_EQ(ExpectARestoredStateGoesOn(job), all_gloo ? job.size() : job.machines);
 }
 
 TEST_P(StrategyTest, SumsAddUpOnEveryRank) {
@@ -241,15 +207,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, StrategyTest, ::testing::ValuesIn(Cases()),
 class BrokenStrategyTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(BrokenStrategyTest, ARankThatFailsEndsTheOthersSoon) {
-  const Job job = GetParam().job;
-  const auto start = std::chrono::steady_clock::now();
-  const Outcome outcome = Train(job, 100, [&](JobRank& rank, const StepResult&) {
-    if (rank.rank() == 1 && rank.strategy().step() == 5) throw BadData("a torn page");
-  });
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << "well before the deadline";
-  for (size_t r = 0; r < outcome.thrown.size(); ++r) {
-    EXPECT_THAT(outcome.thrown[r], r == 1 ? HasSubstr("torn page") : HasSubstr("step 6: all-reduce")) << r;
-  }
+  ExpectARankThatFailsEndsTheOthersSoon(GetParam().job);
 }
 
 TEST_P(BrokenStrategyTest, ARankThatFailsWithinAStepEndsTheOthersSoon) {
@@ -300,36 +258,7 @@ TEST_P(BrokenStrategyTest, ARankThatStaysAwayIsMissedAtTheDeadline) {
 }
 
 TEST_P(BrokenStrategyTest, AKilledProcessEndsTheOthersWithinASecond) {
-  const Job job = GetParam().job;
-  ForkStore store;
-  using Clock = std::chrono::steady_clock;
-  const auto noticed = collectives::SharedSegment::Create(
-      "noticed", sizeof(Clock::time_point) * static_cast<size_t>(job.size()));
-  const auto steps = collectives::SharedSegment::Create("steps", sizeof(std::atomic<int64_t>));
-  std::atomic<int64_t>& step_of_last = steps.View<std::atomic<int64_t>>(0, 1)[0];
-  Processes processes(0, job.size(), [&](int r) {
-    JobRank rank(job, store, nullptr, r);
-    rank.Setup();
-    try {
-      for (int64_t step = 0;; ++step) {
-        rank.Step(step);
-        if (r == job.size() - 1) step_of_last.store(step);
-      }
-    } catch (const CollectiveLost&) {
-      noticed.View<Clock::time_point>(0, static_cast<size_t>(job.size()))[static_cast<size_t>(r)] =
-          Clock::now();
-    }
-  });
-  const auto give_up = lockstep::testing::Soon();
-  while (step_of_last.load() < 10 && Clock::now() < give_up) std::this_thread::yield();
-  const auto killed = Clock::now();
-  processes.Kill(static_cast<size_t>(job.size() - 1));
-  for (int r = 0; r + 1 < job.size(); ++r) {
-    EXPECT_EQ(processes.Wait(static_cast<size_t>(r)), 0) << r;
-    const auto at =
-        noticed.View<Clock::time_point>(0, static_cast<size_t>(job.size()))[static_cast<size_t>(r)];
-    EXPECT_LT(at - killed, std::chrono::seconds(1)) << r;
-  }
+  ExpectAKilledProcessEndsTheOthersWithinASecond(GetParam().job);
 }
 
 TEST_P(BrokenStrategyTest, DifferentModelsAreFoundAtSetup) {
@@ -395,12 +324,105 @@ TEST(MakeStrategyTest, RefusesWhatContradictsItself) {
   EXPECT_THAT(Refusal({.world = {.rank = 1, .size = 2, .local_size = 2}, .store = &store}),
               HasSubstr("rank 1"));
   EXPECT_THAT(Refusal({.world = two}), HasSubstr("store"));
+  EXPECT_THAT(Refusal({.ops = CrossDeviceOps::kNccl, .world = two, .store = &store}),
+              HasSubstr("NCCL sums on GPUs"));
+  EXPECT_EQ(Refusal({.ops = CrossDeviceOps::kNccl, .world = two, .store = &store, .soft_placement = true}),
+            "accepted");
+  EXPECT_THAT(Refusal({.kind = Kind::kCentralStorage, .world = two_machines, .store = &store}),
+              HasSubstr("ParameterServer would be right"));
+  EXPECT_THAT(
+      Refusal({.kind = Kind::kCentralStorage, .ops = CrossDeviceOps::kGloo, .world = two, .store = &store}),
+      HasSubstr("is for mirrored variables"));
   for (const CrossDeviceOps ops :
-       {CrossDeviceOps::kNccl, CrossDeviceOps::kHierarchicalCopy, CrossDeviceOps::kReductionToOneDevice}) {
-    EXPECT_THAT(Refusal({.ops = ops, .world = two, .store = &store}), HasSubstr("sum on GPUs"));
+       {CrossDeviceOps::kHierarchicalCopy, CrossDeviceOps::kReductionToOneDevice}) {
+    EXPECT_EQ(Refusal({.ops = ops, .world = two, .store = &store}), "accepted");
+    EXPECT_THAT(
+        Refusal({.kind = Kind::kMultiWorkerMirrored, .ops = ops, .world = two_machines, .store = &store}),
+        HasSubstr("is for one machine"));
   }
+  EXPECT_THAT(
+      Refusal(
+          {.ops = CrossDeviceOps::kSharedMemory, .shard = Shard::kGradients, .world = two, .store = &store}),
+      HasSubstr("Auto or Gloo would be right"));
   EXPECT_EQ(Refusal({.world = two, .store = &store}), "accepted");
   EXPECT_EQ(Refusal({.kind = Kind::kMultiWorkerMirrored, .world = two, .store = &store}), "accepted");
+}
+
+// What the ranks of a job hold of memory that is shared, each as a process, after its steps.
+std::vector<int64_t> SharedBytes(const Job& job) {
+  ForkStore store;
+  const auto result =
+      collectives::SharedSegment::Create("result", sizeof(int64_t) * static_cast<size_t>(job.size()));
+  const auto bytes = result.View<int64_t>(0, static_cast<size_t>(job.size()));
+  Processes processes(0, job.size(), [&](int r) {
+    JobRank rank(job, store, nullptr, r);
+    rank.Setup();
+    for (int64_t step = 0; step < 3; ++step) rank.Step(step);
+    rank.strategy().CollectSlots();
+    rank.Step(3);
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("RssShmem:")) bytes[static_cast<size_t>(r)] = std::stoll(line.substr(9)) * 1024;
+    }
+    rank.strategy().Finish();
+  });
+  for (int r = 0; r < job.size(); ++r) EXPECT_EQ(processes.Wait(static_cast<size_t>(r)), 0);
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(ShardTest, ARankHoldsItsShareOfTheOptimizersStateAndOfTheGradients) {
+  constexpr int kRanks = 4;
+  Job job{.local_size = kRanks, .ops = CrossDeviceOps::kGloo};
+  job.widths = {500, 1000, 1000, 10};
+  const double parameters = 4.0 * (500 * 1000 + 1000 * 1000 + 1000 * 10 + 2010);
+  const std::vector<int64_t> whole = SharedBytes(job);
+  job.shard = Shard::kOptimizer;
+  const std::vector<int64_t> optimizer = SharedBytes(job);
+  job.shard = Shard::kGradients;
+  const std::vector<int64_t> gradients = SharedBytes(job);
+  job.copy_shards = true;
+  const std::vector<int64_t> copied = SharedBytes(job);
+  for (size_t r = 0; r < kRanks; ++r) {
+    // Of Adam's two slots a quarter, and pages at the borders.
+    EXPECT_NEAR(static_cast<double>(whole[r] - optimizer[r]) / parameters, 2 * 0.75, 0.1) << r;
+    EXPECT_NEAR(static_cast<double>(optimizer[r] - gradients[r]) / parameters, 1, 0.1) << r;
+    // The neighbour's quarter of the slots.
+    EXPECT_NEAR(static_cast<double>(copied[r] - gradients[r]) / parameters, 2 * 0.25, 0.1) << r;
+  }
+}
+
+TEST(ShardTest, GivesTheBitsOfTheWhole) {
+  Job job{.local_size = 3, .ops = CrossDeviceOps::kGloo};
+  const Outcome whole = Train(job, 20);
+  for (const Shard shard : {Shard::kOptimizer, Shard::kGradients}) {
+    for (const bool copies : {false, true}) {
+      job.shard = shard;
+      job.copy_shards = copies;
+      const Outcome sharded = Train(job, 20);
+      EXPECT_EQ(sharded.losses, whole.losses);
+      EXPECT_EQ(sharded.parameters, whole.parameters);
+      EXPECT_EQ(sharded.slots[0], whole.slots[0]);
+    }
+  }
+}
+
+TEST(CentralTest, ATreeReachesEveryRankOnce) {
+  EXPECT_THAT(Central::ChildrenOf(0, 5, false), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Central::ChildrenOf(2, 5, false), IsEmpty());
+  EXPECT_THAT(Central::ChildrenOf(0, 8, true), ElementsAre(1, 2, 4));
+  EXPECT_THAT(Central::ChildrenOf(4, 8, true), ElementsAre(5, 6));
+  EXPECT_THAT(Central::ChildrenOf(4, 6, true), ElementsAre(5));
+  for (int size = 1; size <= 17; ++size) {
+    std::vector<int> parents(static_cast<size_t>(size), 0);
+    for (int r = 0; r < size; ++r) {
+      for (const int child : Central::ChildrenOf(r, size, true)) {
+        ASSERT_GT(child, r);
+        parents[static_cast<size_t>(child)] += 1;
+      }
+    }
+    EXPECT_EQ(parents[0], 0);
+    EXPECT_EQ(std::count(parents.begin(), parents.end(), 1), size - 1) << size;
+  }
 }
 
 }  // namespace

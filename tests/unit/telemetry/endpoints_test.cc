@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/http/client.h"
+#include "launcher/telemetry/page.h"
 #include "tests/unit/http/raw_client.h"
 #include "tests/unit/telemetry/exposition.h"
 
@@ -19,7 +20,7 @@ using testing::HasSubstr;
 class EndpointsTest : public testing::Test {
  protected:
   void SetUp() override {
-    RegisterEndpoints(server_, state_, metrics_);
+    RegisterEndpoints(server_, state_, metrics_, viewers_);
     const Status started = server_.Start();
     ASSERT_TRUE(started.ok()) << started.ToString();
   }
@@ -40,6 +41,7 @@ class EndpointsTest : public testing::Test {
   JobMetrics metrics_{
       {.name = "mnist", .namespace_name = "default", .strategy = "Mirrored", .framework = "Lockstep"}};
   JobState state_{{.name = "mnist"}, metrics_, Clock::now()};
+  Viewers viewers_;
   http::HttpServer server_;
 };
 
@@ -78,15 +80,30 @@ TEST_F(EndpointsTest, MetricsComeInTheFormatThatIsAskedFor) {
   EXPECT_TRUE(answer.ends_with("# EOF\n"));
 }
 
-TEST_F(EndpointsTest, StatusIsJsonAndThePageIsHtmlWithAPolicy) {
+TEST_F(EndpointsTest, StatusIsJsonAndHasTheCurvesOnlyWhereAsked) {
   LaunchAndStep();
   const auto status = Get("/status");
   EXPECT_EQ(status.content_type, "application/json");
   EXPECT_EQ(nlohmann::json::parse(status.body)["progress"]["percentage"], 50);
+  EXPECT_FALSE(nlohmann::json::parse(status.body).contains("curves"));
+  EXPECT_EQ(nlohmann::json::parse(Get("/status?curves=1").body)["curves"]["step"],
+            nlohmann::json::array({1}));
+}
+
+TEST_F(EndpointsTest, OnlyThePagesQuestionsCountAsViewers) {
+  Get("/status");
+  Get("/status?curves=0");
+  EXPECT_FALSE(viewers_.any(Clock::now()));
+  Get("/status?curves=1");
+  EXPECT_TRUE(viewers_.any(Clock::now()));
+  EXPECT_FALSE(viewers_.any(Clock::now() + seconds(3)));
+}
+
+TEST_F(EndpointsTest, ThePageComesWithItsPolicy) {
   const auto page = Get("/");
   EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
-  EXPECT_THAT(page.headers.at("content-security-policy"), HasSubstr("default-src 'none'"));
-  EXPECT_THAT(page.body, HasSubstr("4711"));
+  EXPECT_EQ(page.headers.at("content-security-policy"), JobPage().policy);
+  EXPECT_EQ(page.body, JobPage().html);
 }
 
 }  // namespace

@@ -120,9 +120,9 @@ inline Exposition ParseExposition(const std::string& text) {
 
 // promtool check metrics, as far as it concerns what we expose.
 inline void Lint(const Exposition& exposition, bool open_metrics) {
-  static const std::set<std::string> kLabels = {"namespace", "job",     "role",     "replica",  "process",
-                                                "device",    "op",      "reason",   "result",   "kind",
-                                                "le",        "version", "compiler", "strategy", "framework"};
+  static const std::set<std::string> kLabels = {
+      "namespace", "job",    "role", "replica", "process", "device",   "precision", "op",
+      "reason",    "result", "kind", "le",      "version", "compiler", "strategy",  "framework"};
   for (const Family& family : exposition.families) {
     EXPECT_FALSE(family.help.empty()) << family.name;
     EXPECT_FALSE(family.samples.empty()) << family.name;

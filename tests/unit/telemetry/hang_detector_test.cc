@@ -80,6 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
         LimitCase{"ATrainerThatSaysNothingHas300", kTrainer60, Starting(0, RankPhase::kStarting, 0), 0, 300},
         LimitCase{"AProgramThatReportsNothingNeverHangs", kProgram60, Starting(0, RankPhase::kStarting, 0), 0,
                   0},
+        LimitCase{"ARankThatWaitsForTheNextGenerationNeverHangs", kTrainer,
+                  Stepping(0, 9, 0, RankPhase::kRegrouping), 0.002, 0},
         LimitCase{"AReadyProgramWithoutStepsNeverHangs", kProgram60, Starting(0, RankPhase::kTraining, 0), 0,
                   0},
         LimitCase{"AProgramThatReportsStepsHas300", kProgram, Stepping(0, 9, 0), 0.002, 300},

@@ -31,6 +31,7 @@ std::unique_ptr<JobMetrics> Filled() {
                     {.step = step,
                      .samples = 256,
                      .loss = 0.5,
+                     .loss_average = 0.625,
                      .learning_rate = 0.001,
                      .seconds = 0.003,
                      .collective_seconds = 0.0002,
@@ -42,13 +43,27 @@ std::unique_ptr<JobMetrics> Filled() {
     metrics->Memory(rank, {.bytes = 12345, .kind = "used"});
   }
   metrics->Evaluation({.split = "test", .accuracy = 0.96});
-  metrics->Checkpoint({.step = 3, .seconds = 0.02},
+  metrics->Checkpoint({.step = 3, .seconds = 0.02, .blocking_seconds = 0.25},
                       system_clock::time_point(std::chrono::seconds(1'700'000'000)));
-  metrics->Checkpoint({.step = 4, .seconds = 0.02, .ok = false}, system_clock::now());
+  metrics->Checkpoint({.step = 4, .seconds = 0.02, .blocking_seconds = 0.5, .ok = false},
+                      system_clock::now());
   metrics->Restart(RestartReason::kOutOfMemory);
-  metrics->LostWork(RestartReason::kOutOfMemory, 12.5);
+  metrics->ExposedCommunication(0.75);
   metrics->MalformedEvent();
   return metrics;
+}
+
+TEST(JobMetricsTest, TellsOfTheGradientsOfParameterServers) {
+  JobMetrics metrics(kLabels);
+  metrics.AddRank({.rank = 0, .role = "worker", .replica = 0, .process = 0});
+  metrics.AddRank({.rank = 1, .role = "ps", .replica = 0, .process = 0});
+  metrics.Step(0, {.step = 1, .gradients_dropped = 9, .gradient_age = 9}, true);
+  metrics.Step(1, {.step = 1, .gradients_dropped = 2, .gradient_age = 3}, false);
+  metrics.Step(1, {.step = 2, .gradients_dropped = 1, .gradient_age = 1}, false);
+  const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, {}));
+  const std::map<std::string, std::string> server = {{"role", "ps"}, {"replica", "0"}, {"process", "0"}};
+  EXPECT_EQ(exposition.Value("lockstep_gradients_dropped_total", server), 3);
+  EXPECT_EQ(exposition.Value("lockstep_gradient_age_updates", server), 1);
 }
 
 TEST(JobMetricsTest, TellsOfEachKindOfMemoryAndOfTheLimitFromTheStart) {
@@ -83,6 +98,7 @@ TEST(JobMetricsTest, TellsOfGpus) {
   EXPECT_THAT(metrics.Render(MetricsFormat::kPrometheusText, {}),
               Not(HasSubstr("lockstep_device_power_watts")));
   device.utilization = 0.5;
+  device.peak_flops = {{"Float32", 8e12}};
   device.power_watts = 300;
   device.temperature = 61;
   device.ecc_errors = 2;
@@ -92,6 +108,7 @@ TEST(JobMetricsTest, TellsOfGpus) {
   metrics.Device(device);
   metrics.Device(device);  // the counter stands
   EXPECT_EQ(value("lockstep_device_utilization_ratio"), 0.5);
+  EXPECT_EQ(value("lockstep_device_peak_flops", {{"precision", "Float32"}}), 8e12);
   EXPECT_EQ(value("lockstep_device_power_watts"), 300);
   EXPECT_EQ(value("lockstep_device_temperature_celsius"), 61);
   EXPECT_EQ(value("lockstep_device_ecc_uncorrected_errors"), 2);
@@ -105,18 +122,28 @@ TEST(JobMetricsTest, TellsOfGpus) {
 }
 
 TEST(JobMetricsTest, CountsJobsOnceAndRanksEach) {
-  const auto exposition = ParseExposition(Filled()->Render(MetricsFormat::kPrometheusText, 0.75));
+  JobFigures figures{.goodput = 0.75,
+                     .time = JobTime{.productive = 30},
+                     .delays = {{.rank = {.process = 1}, .seconds = 0.25}}};
+  figures.time->lost[static_cast<size_t>(Loss::kRestart)] = 12.5;
+  const auto exposition = ParseExposition(Filled()->Render(MetricsFormat::kPrometheusText, figures));
   EXPECT_EQ(exposition.Value("lockstep_steps_total"), 3);
   EXPECT_EQ(exposition.Value("lockstep_samples_total"), 768);
   EXPECT_EQ(exposition.Value("lockstep_loss"), 0.5);
+  EXPECT_EQ(exposition.Value("lockstep_loss_average"), 0.625);
   EXPECT_EQ(exposition.Value("lockstep_learning_rate"), 0.001);
   EXPECT_EQ(exposition.Value("lockstep_accuracy_ratio"), 0.96);
   EXPECT_EQ(exposition.Value("lockstep_goodput_ratio"), 0.75);
   EXPECT_EQ(exposition.Value("lockstep_restarts_total", {{"reason", "OOMKilled"}}), 1);
   EXPECT_EQ(exposition.Value("lockstep_restarts_total", {{"reason", "Hang"}}), 0);
-  EXPECT_EQ(exposition.Value("lockstep_lost_work_seconds_total", {{"reason", "OOMKilled"}}), 12.5);
+  EXPECT_EQ(exposition.Value("lockstep_lost_work_seconds_total", {{"reason", "Restart"}}), 12.5);
+  EXPECT_EQ(exposition.Value("lockstep_lost_work_seconds_total", {{"reason", "DataWait"}}), 0);
+  EXPECT_EQ(exposition.Value("lockstep_productive_seconds"), 30);
+  EXPECT_EQ(exposition.Value("lockstep_straggler_delay_seconds", {{"process", "1"}}), 0.25);
+  EXPECT_EQ(exposition.Value("lockstep_exposed_communication_seconds_total"), 0.75);
   EXPECT_EQ(exposition.Value("lockstep_checkpoint_last_success_timestamp_seconds"), 1.7e9);
   EXPECT_EQ(exposition.Value("lockstep_checkpoint_duration_seconds_count", {{"result", "success"}}), 1);
+  EXPECT_EQ(exposition.Value("lockstep_checkpoint_blocking_seconds_total"), 0.75);
   EXPECT_EQ(exposition.Value("lockstep_checkpoint_duration_seconds_count", {{"result", "failure"}}), 1);
   EXPECT_EQ(exposition.Value("lockstep_malformed_events_total"), 1);
   for (const char* process : {"0", "1"}) {
@@ -138,7 +165,7 @@ TEST(JobMetricsTest, CountsJobsOnceAndRanksEach) {
 }
 
 TEST(JobMetricsTest, HasTheStandardProcessMetrics) {
-  const auto exposition = ParseExposition(Filled()->Render(MetricsFormat::kPrometheusText, std::nullopt));
+  const auto exposition = ParseExposition(Filled()->Render(MetricsFormat::kPrometheusText, {}));
   EXPECT_GE(exposition.Value("process_cpu_seconds_total"), 0);
   EXPECT_GT(exposition.Value("process_resident_memory_bytes"), 1e6);
   EXPECT_GT(exposition.Value("process_virtual_memory_bytes"),
@@ -153,10 +180,10 @@ TEST(JobMetricsTest, HasTheStandardProcessMetrics) {
 
 TEST(JobMetricsTest, BothFormatsKeepTheLintersRules) {
   const auto metrics = Filled();
-  const auto text = ParseExposition(metrics->Render(MetricsFormat::kPrometheusText, 0.5));
+  const auto text = ParseExposition(metrics->Render(MetricsFormat::kPrometheusText, {.goodput = 0.5}));
   EXPECT_FALSE(text.eof);
   Lint(text, false);
-  const auto open_metrics = ParseExposition(metrics->Render(MetricsFormat::kOpenMetrics, 0.5));
+  const auto open_metrics = ParseExposition(metrics->Render(MetricsFormat::kOpenMetrics, {.goodput = 0.5}));
   EXPECT_TRUE(open_metrics.eof);
   Lint(open_metrics, true);
   EXPECT_EQ(text.families.size(), open_metrics.families.size());
@@ -164,7 +191,7 @@ TEST(JobMetricsTest, BothFormatsKeepTheLintersRules) {
 
 TEST(JobMetricsTest, HistogramsAreCumulativeAndEndAtInfinity) {
   for (const MetricsFormat format : {MetricsFormat::kPrometheusText, MetricsFormat::kOpenMetrics}) {
-    const auto exposition = ParseExposition(Filled()->Render(format, 0.5));
+    const auto exposition = ParseExposition(Filled()->Render(format, {.goodput = 0.5}));
     const Family* family = exposition.Find("lockstep_step_duration_seconds");
     ASSERT_NE(family, nullptr);
     EXPECT_EQ(family->type, "histogram");
@@ -186,7 +213,7 @@ TEST(JobMetricsTest, HistogramsAreCumulativeAndEndAtInfinity) {
 }
 
 TEST(JobMetricsTest, OpenMetricsHasItsOwnNamesTypesAndUnits) {
-  const std::string text = Filled()->Render(MetricsFormat::kOpenMetrics, 0.5);
+  const std::string text = Filled()->Render(MetricsFormat::kOpenMetrics, {.goodput = 0.5});
   EXPECT_THAT(text, HasSubstr("# TYPE lockstep_steps counter\n"));
   EXPECT_THAT(text, HasSubstr("\nlockstep_steps_total 3\n"));
   EXPECT_THAT(text, HasSubstr("# UNIT lockstep_data_wait_seconds seconds\n"));
@@ -202,7 +229,7 @@ TEST(JobMetricsTest, NothingAProgramWritesBecomesALabel) {
   metrics.AddRank({.rank = 0});
   metrics.Memory(0, {.bytes = 1, .kind = "hostile\"} 1\n"});
   metrics.Step(7, {.step = 1, .samples = 1}, true);  // nobody's
-  const std::string text = metrics.Render(MetricsFormat::kPrometheusText, std::nullopt);
+  const std::string text = metrics.Render(MetricsFormat::kPrometheusText, {});
   EXPECT_THAT(text, Not(HasSubstr("hostile")));
   EXPECT_EQ(ParseExposition(text).Value("lockstep_steps_total"), 0);
 }
@@ -213,9 +240,8 @@ TEST(JobMetricsTest, CountersOnlyGoUpWhateverIsReported) {
   metrics.Step(0, {.step = 1, .seconds = -1, .collective_seconds = -5, .data_wait_seconds = -5, .flops = -5},
                true);
   metrics.Step(0, {.step = 1, .seconds = 1, .collective_seconds = -5}, true);
-  metrics.Checkpoint({.seconds = -3}, system_clock::now());
-  for (const Family& family :
-       ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, std::nullopt)).families) {
+  metrics.Checkpoint({.seconds = -3, .blocking_seconds = -1}, system_clock::now());
+  for (const Family& family : ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, {})).families) {
     if (family.type == "gauge") continue;
     for (const Sample& sample : family.samples) EXPECT_GE(sample.value, 0) << sample.name;
   }
@@ -226,7 +252,7 @@ TEST(JobMetricsTest, StepsToldTogetherCountEachHoweverMany) {
   metrics.AddRank({.rank = 0, .role = "worker", .replica = 0, .process = 0});
   metrics.Step(0, {.step = 5, .steps = 5, .samples = 1280, .seconds = 0.015}, true);
   metrics.Step(0, {.step = 1'000'000'000'005, .steps = 1'000'000'000'000, .samples = 0, .seconds = 1}, true);
-  const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, std::nullopt));
+  const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, {}));
   EXPECT_EQ(exposition.Value("lockstep_steps_total"), 1e12 + 5);
   EXPECT_EQ(exposition.Value("lockstep_step_duration_seconds_count"), 1e12 + 5);
   EXPECT_NEAR(exposition.Value("lockstep_step_duration_seconds_sum"), 1.015, 1e-9);
@@ -237,7 +263,7 @@ TEST(JobMetricsTest, ALauncherWithoutRankZeroLeavesTheJobsCountersOut) {
   metrics.AddRank({.rank = 2, .role = "worker", .replica = 1, .process = 0});
   metrics.Step(2, {.step = 1, .samples = 256, .seconds = 0.1}, false);
   metrics.Restart(RestartReason::kHang);
-  const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, std::nullopt));
+  const auto exposition = ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, {}));
   EXPECT_EQ(exposition.Find("lockstep_steps_total"), nullptr);
   EXPECT_EQ(exposition.Find("lockstep_restarts_total"), nullptr);
   EXPECT_EQ(exposition.Value("lockstep_step_duration_seconds_count"), 1);
@@ -249,16 +275,19 @@ TEST(JobMetricsTest, MayBeRenderedWhileItCounts) {
   std::thread writer([&] {
     for (int i = 1; i <= 2000; ++i) metrics.Step(0, {.step = i, .samples = 1, .seconds = 1e-3}, true);
   });
-  for (int i = 0; i < 20; ++i) Lint(ParseExposition(metrics.Render(MetricsFormat::kOpenMetrics, 1)), true);
+  for (int i = 0; i < 20; ++i)
+    Lint(ParseExposition(metrics.Render(MetricsFormat::kOpenMetrics, {.goodput = 1})), true);
   writer.join();
-  EXPECT_EQ(ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, 1)).Value("lockstep_steps_total"),
+  EXPECT_EQ(ParseExposition(metrics.Render(MetricsFormat::kPrometheusText, {.goodput = 1}))
+                .Value("lockstep_steps_total"),
             2000);
 }
 
 TEST(JobMetricsTest, PromtoolHasNothingToSay) {
   if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not here";
   const testing::TemporaryFolder folder;
-  const std::string file = folder.Write("metrics", Filled()->Render(MetricsFormat::kPrometheusText, 0.5));
+  const std::string file =
+      folder.Write("metrics", Filled()->Render(MetricsFormat::kPrometheusText, {.goodput = 0.5}));
   const std::string out = folder.File("out");
   const int rc = std::system(("promtool check metrics <" + file + " >" + out + " 2>&1").c_str());
   EXPECT_EQ(rc, 0) << testing::ReadText(out);

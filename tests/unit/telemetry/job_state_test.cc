@@ -40,8 +40,9 @@ class JobStateTest : public testing::Test {
     }
   }
   double Metric(const std::string& name, const std::map<std::string, std::string>& labels = {}) const {
-    return ParseExposition(metrics_.Render(MetricsFormat::kPrometheusText, std::nullopt)).Value(name, labels);
+    return ParseExposition(metrics_.Render(MetricsFormat::kPrometheusText, {})).Value(name, labels);
   }
+  double Lost(Loss loss, double now) { return state_.Snapshot(At(now)).time.lost_to(loss); }
 
   JobMetrics metrics_{
       {.name = "mnist", .namespace_name = "default", .strategy = "Mirrored", .framework = "Lockstep"}};
@@ -77,6 +78,7 @@ TEST_F(JobStateTest, StepsAreTheJobsAndNotEachRanks) {
   EXPECT_NEAR(*snapshot.progress->remaining_seconds, 15, 0.2);
   EXPECT_EQ(snapshot.progress->epoch, 0);
   EXPECT_DOUBLE_EQ(*snapshot.progress->loss, 1.0 / 50);
+  EXPECT_FALSE(snapshot.progress->loss_average) << "nobody told it";
   EXPECT_EQ(Metric("lockstep_steps_total"), 50);
   EXPECT_EQ(Metric("lockstep_samples_total"), 500);
 }
@@ -118,10 +120,75 @@ TEST_F(JobStateTest, ARestartIsCountedWithItsReasonAndItsLostWork) {
   EXPECT_EQ(again.generation, 1);
   EXPECT_EQ(again.phase, JobPhase::kRunning);
   EXPECT_TRUE(again.ready);
-  EXPECT_EQ(Metric("lockstep_steps_total"), 60);  // the repeated ones too: counters only go up
-  EXPECT_NEAR(Metric("lockstep_lost_work_seconds_total", {{"reason", "OOMKilled"}}), 3,
-              1e-6);  // step 40 at 4, again at 7
+  EXPECT_EQ(Metric("lockstep_steps_total"), 60);             // the repeated ones too: counters only go up
+  EXPECT_NEAR(again.time.lost_to(Loss::kRestart), 3, 1e-6);  // step 40 at 4, again at 7
   EXPECT_NEAR(*again.goodput, 5.0 / 8, 1e-6);
+}
+
+TEST_F(JobStateTest, EachLossHasItsReasonAndTogetherTheyAreTheJobsTime) {
+  Launch(2, 0, 3);  // 3 s until the processes start, one more until they step
+  const auto step = [&](int rank, int64_t number, double at, double collective, double data_wait = 0) {
+    state_.ApplyEvent(
+        rank,
+        contract::StepEvent{
+            .step = number, .seconds = 1, .collective_seconds = collective, .data_wait_seconds = data_wait},
+        At(at));
+  };
+  for (int64_t number = 1; number <= 10; ++number) {
+    const double at = 4 + static_cast<double>(number);
+    step(1, number, at, 0.125);  // the slower one
+    step(0, number, at, 0.375, 0.25);
+  }
+  EXPECT_NEAR(Lost(Loss::kWaitingForResources, 14), 3, 1e-9);
+  EXPECT_NEAR(Lost(Loss::kStart, 14), 1, 1e-9);
+  state_.ApplyEvent(0, contract::EvaluationEvent{.split = "test", .seconds = 0.5}, At(14.5));
+  state_.ApplyEvent(1, contract::EvaluationEvent{.split = "test", .seconds = 0.5}, At(14.5));
+  state_.ApplyEvent(0, contract::CheckpointEvent{.step = 10, .seconds = 5, .blocking_seconds = 0.25},
+                    At(14.75));
+  state_.Restarting(RestartReason::kReplicaLost, {}, At(15));
+  EXPECT_NEAR(Lost(Loss::kEvaluation, 15), 0.5, 1e-9);
+  EXPECT_NEAR(Lost(Loss::kCheckpoint, 15), 0.25, 1e-9);
+  // Of the mean rank; its last step may be missing.
+  const double data_wait = Lost(Loss::kDataWait, 15), straggler = Lost(Loss::kStraggler, 15);
+  EXPECT_NEAR(data_wait, 1.25, 0.13);
+  EXPECT_NEAR(straggler, 1.25 - 0.125, 0.13) << "what rank 1 waited for the checkpoint is not straggling too";
+  EXPECT_NEAR(Metric("lockstep_exposed_communication_seconds_total"), 1.25, 0.13);
+  Launch(2, 1, 25);
+  EXPECT_NEAR(Lost(Loss::kWaitingForResources, 25), 13, 1e-9);
+  step(1, 11, 27, 0);
+  step(0, 11, 27, 0);
+  EXPECT_NEAR(Lost(Loss::kRestart, 27), 1.25, 1e-9);  // and from 14.75, when nothing else went on, to 15
+  state_.Finished(true, std::nullopt, At(28));
+  const JobTime time = state_.Snapshot(At(40)).time;
+  EXPECT_NEAR(time.productive, 28 - 13 - 1 - 1.25 - 0.5 - 0.25 - data_wait - straggler, 1e-9);
+  double sum = time.productive;
+  for (const double lost : time.lost) sum += lost;
+  EXPECT_NEAR(sum, 28, 1e-9);
+  EXPECT_NEAR(*state_.Snapshot(At(40)).goodput, time.productive / 28, 1e-9);
+}
+
+TEST_F(JobStateTest, TheStragglerIsNamedWithItsDelay) {
+  Launch(3);
+  for (int64_t number = 1; number <= 20; ++number) {
+    for (int rank = 0; rank < 3; ++rank) {
+      state_.ApplyEvent(
+          rank,
+          contract::StepEvent{.step = number, .seconds = 0.1, .collective_seconds = rank == 1 ? 0.01 : 0.05},
+          At(0.1 * static_cast<double>(number)));
+    }
+  }
+  const JobSnapshot snapshot = state_.Snapshot(At(2));
+  ASSERT_TRUE(snapshot.straggler);
+  EXPECT_EQ(snapshot.straggler->rank, 1);
+  EXPECT_NEAR(snapshot.straggler->delay, 0.04, 1e-9);
+  EXPECT_NEAR(*snapshot.ranks[1].delay, 0.04, 1e-9);
+  EXPECT_NEAR(*snapshot.ranks[0].delay, 0, 1e-9);
+  const JobFigures figures = state_.Figures(At(2));
+  ASSERT_EQ(figures.delays.size(), 3u);
+  EXPECT_EQ(figures.delays[1].rank.process, 1);
+  EXPECT_TRUE(figures.time);
+  state_.Restarting(RestartReason::kSignal, {}, At(3));
+  EXPECT_FALSE(state_.Snapshot(At(3)).straggler) << "of a generation that is over";
 }
 
 TEST_F(JobStateTest, RanksAreShownAsTheyAre) {
@@ -141,6 +208,16 @@ TEST_F(JobStateTest, RanksAreShownAsTheyAre) {
   EXPECT_EQ(snapshot.ranks[1].pid, 1001);
 }
 
+TEST_F(JobStateTest, ARankThatWaitsForTheNextGenerationIsShownAsRegrouping) {
+  Launch(2);
+  state_.ApplyEvent(0, contract::RegroupEvent{.step = 7}, At(1));
+  state_.ApplyEvent(1, contract::PhaseEvent{.phase = "Regrouping"}, At(1));  // that is no phase to announce
+  const JobSnapshot snapshot = state_.Snapshot(At(2));
+  EXPECT_EQ(snapshot.ranks[0].phase, RankPhase::kRegrouping);
+  EXPECT_EQ(snapshot.ranks[0].step, 7);
+  EXPECT_EQ(snapshot.ranks[1].phase, RankPhase::kStarting);
+}
+
 TEST_F(JobStateTest, ForgetsTheRanksOfALargerWorld) {
   Launch(4);
   state_.Restarting(RestartReason::kDeviceFailed, {}, At(1));
@@ -151,6 +228,21 @@ TEST_F(JobStateTest, ForgetsTheRanksOfALargerWorld) {
   ASSERT_EQ(snapshot.ranks.size(), 3u);
   EXPECT_EQ(snapshot.ranks[2].identity.rank, 2);
   EXPECT_EQ(Metric("lockstep_restarts_total", {{"reason", "DeviceFailed"}}), 1);
+}
+
+TEST_F(JobStateTest, GoingOnWithOtherReplicasIsNoRestart) {
+  Launch(2);
+  state_.Resizing(At(1));
+  EXPECT_EQ(state_.Snapshot(At(1)).phase, JobPhase::kRestarting);
+  EXPECT_TRUE(state_.Snapshot(At(1)).resizing);
+  state_.ReplicasLeftOut({1});
+  Launch(2, 1);
+  const JobSnapshot snapshot = state_.Snapshot(At(2));
+  EXPECT_FALSE(snapshot.resizing);
+  EXPECT_EQ(snapshot.restarts, 0);
+  EXPECT_FALSE(snapshot.last_failure);
+  EXPECT_THAT(snapshot.left_out, ::testing::ElementsAre(1));
+  EXPECT_EQ(Metric("lockstep_restarts_total", {{"reason", "Resized"}}), 1);
 }
 
 TEST_F(JobStateTest, ShowsTheNewestOfEachGpu) {
@@ -199,7 +291,8 @@ TEST_F(JobStateTest, AProgramIsReadyOnceAllItsProcessesHaveRunAWhile) {
 TEST_F(JobStateTest, WhatTheHangRuleNeedsIsOfLiveRanksOnly) {
   Launch(3);
   Step(0, 5, 1);
-  state_.ApplyEvent(1, contract::ReadyEvent{}, At(2));
+  state_.ApplyEvent(1, contract::ReadyEvent{.layers = "dense_1, dense_2"}, At(2));
+  EXPECT_EQ(state_.Snapshot(At(2)).ranks[1].layers, "dense_1, dense_2");
   state_.ApplyEvent(1, contract::ReadyEvent{}, At(9));  // again: no progress
   state_.RankExited(2, 0, At(3));
   const auto ranks = state_.rank_progress();
@@ -243,6 +336,107 @@ TEST_F(JobStateTest, MayBeReadWhileItChanges) {
     last = step;
   }
   writer.join();
+}
+
+// A job of a server (rank 0), a worker (rank 1) and an evaluator (rank 2).
+class RolesStateTest : public JobStateTest {
+ protected:
+  void SetUp() override {
+    state_.WorldChanged(3, 0, 3, /*speaker=*/1);
+    state_.GenerationStarted(0, At(0));
+    const char* roles[] = {"ps", "worker", "evaluator"};
+    for (int rank = 0; rank < 3; ++rank) {
+      state_.RankStarted({.rank = rank, .role = roles[rank], .process = rank, .steps = rank == 1},
+                         1000 + rank, At(0));
+    }
+  }
+};
+
+TEST_F(RolesStateTest, TheWorkersStepsAreTheJobs) {
+  Step(1, 1, 0.1);
+  Step(0, 7, 0.2);
+  EXPECT_EQ(state_.Snapshot(At(0.3)).progress->step, 1);
+  EXPECT_EQ(Metric("lockstep_steps_total"), 1);
+  EXPECT_TRUE(state_.Snapshot(At(0.3)).ready);
+}
+
+TEST_F(RolesStateTest, TheEvaluatorsEvaluationsAreTheJobs) {
+  Step(1, 1, 0.1);
+  state_.ApplyEvent(2, contract::EvaluationEvent{.split = "validation", .loss = 1, .accuracy = 0.75},
+                    At(0.2));
+  EXPECT_EQ(state_.Snapshot(At(0.3)).progress->accuracy, 0.75);
+  state_.ApplyEvent(0, contract::EvaluationEvent{.split = "validation", .loss = 1, .accuracy = 0.25},
+                    At(0.2));
+  EXPECT_EQ(state_.Snapshot(At(0.3)).progress->accuracy, 0.75);
+}
+
+TEST_F(RolesStateTest, WhoTakesNoStepsCannotHang) {
+  ASSERT_EQ(state_.rank_progress().size(), 1u);
+  EXPECT_EQ(state_.rank_progress()[0].rank, 1);
+}
+
+TEST_F(RolesStateTest, ALauncherOfServersIsReadyWhenTheyRun) {
+  state_.WorldChanged(3, 0, 1, /*speaker=*/1);
+  EXPECT_FALSE(state_.Snapshot(At(1)).ready);
+  EXPECT_TRUE(state_.Snapshot(At(6)).ready);
+}
+
+TEST_F(RolesStateTest, OneThatRestartsAloneCountsAndTheJobRunsOn) {
+  Step(1, 1, 0.1);
+  state_.RestartingAlone(RestartReason::kSignal, {.rank = 0, .role = "ps", .role_rank = 0}, At(0.2));
+  const JobSnapshot snapshot = state_.Snapshot(At(0.3));
+  EXPECT_EQ(snapshot.phase, JobPhase::kRunning);
+  EXPECT_EQ(snapshot.restarts, 1);
+  EXPECT_EQ(snapshot.last_failure->role, "ps");
+  EXPECT_EQ(Metric("lockstep_restarts_total", {{"reason", "Signal"}, {"role", "ps"}}), 1);
+}
+
+TEST_F(JobStateTest, KeepsTheCurveOverGenerations) {
+  Launch(2);
+  for (int step = 1; step <= 4; ++step) Step(0, step, 1 + step, 1);
+  state_.Restarting(RestartReason::kSignal, {.rank = 1, .reason = "Signal", .message = "killed"}, At(6));
+  Launch(2, 1, 20);
+  for (int step = 3; step <= 4; ++step) Step(0, step, 19 + step, 1);
+  state_.ApplyEvent(0, contract::StepEvent{.step = 5, .samples = 10, .seconds = 1}, At(24));
+  const auto curve = state_.curve();
+  ASSERT_EQ(curve.size(), 7u);
+  EXPECT_NEAR(curve[0].seconds, 2, 1e-6);
+  EXPECT_EQ(curve[0].loss, 1);
+  EXPECT_NEAR(*curve[0].samples_per_second, 10, 0.01);
+  // The standstill is no slow training.
+  EXPECT_EQ(curve[4].step, 3);
+  EXPECT_NEAR(*curve[4].samples_per_second, 10, 0.01);
+  EXPECT_FALSE(curve[6].loss) << "not told";
+  EXPECT_FALSE(state_.Snapshot(At(25)).progress->loss);
+}
+
+TEST_F(JobStateTest, TellsWhyEachGenerationEndedAndWhoWasStartedAgain) {
+  Launch(2);
+  state_.Restarting(RestartReason::kSignal, {.rank = 1, .reason = "Signal", .message = "rank 1: killed"},
+                    At(3));
+  state_.GenerationStarted(1, At(4));
+  state_.RankStarted({.rank = 0}, 1000, At(4));  // it waited, and goes on
+  state_.RankStarted({.rank = 1}, 2001, At(4));
+  state_.RestartingAlone(RestartReason::kSignal, {.rank = 1, .reason = "Signal"}, At(5));
+  state_.RankStarted({.rank = 1}, 2002, At(5));
+  state_.Resizing(At(6));
+  Launch(2, 2, 7);
+  state_.FailedElsewhere("rank 5: exit code 1", At(7.5));
+  Launch(2, 3, 7.75);
+  state_.Finished(true, std::nullopt, At(8));
+  const JobSnapshot snapshot = state_.Snapshot(At(9));
+  ASSERT_EQ(snapshot.generations.size(), 4u);
+  EXPECT_EQ(snapshot.generations[0].message, "rank 1: killed");
+  EXPECT_EQ(snapshot.generations[0].ended, 3);
+  EXPECT_EQ(snapshot.generations[1].began, 4);
+  EXPECT_EQ(snapshot.generations[1].restarted_alone, 1);
+  EXPECT_EQ(snapshot.generations[1].reason, "Resized");
+  EXPECT_EQ(snapshot.generations[2].reason, "Failure");
+  EXPECT_EQ(snapshot.generations[2].message, "rank 5: exit code 1");
+  EXPECT_EQ(snapshot.generations[3].reason, "Succeeded");
+  EXPECT_EQ(snapshot.generations[3].ended, 8);
+  EXPECT_EQ(snapshot.ranks[0].restarts, 0);
+  EXPECT_EQ(snapshot.ranks[1].restarts, 3);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace lockstep::telemetry {
 namespace {
 
 using std::chrono::seconds;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -41,6 +42,34 @@ TEST(ProgressLineTest, SaysEverythingWhereThereIsRoom) {
             "samples/s  41 s left");
   EXPECT_EQ(FormatPlainProgress(Running()),
             "step 196/392  epoch 2  loss 0.3100  acc 0.9540  90,321 samples/s  41 s left");
+}
+
+TEST(ProgressLineTest, TheLossAveragedIsBesideTheLossAndGoesFirst) {
+  JobSnapshot snapshot = Running();
+  snapshot.progress->loss_average = 0.33;
+  EXPECT_EQ(FormatPlainProgress(snapshot),
+            "step 196/392  epoch 2  loss 0.3100  mean 0.3300  acc 0.9540  90,321 samples/s  41 s left");
+  EXPECT_EQ(FormatProgressLine(snapshot, {.width = 75}), FormatPlainProgress(Running()));
+}
+
+TEST(ProgressLineTest, NamesTheRanksThatDoNotTrainWhileOthersDo) {
+  JobSnapshot snapshot = Running();
+  for (int i = 0; i < 4; ++i) {
+    RankSnapshot rank;
+    rank.identity.rank = i;
+    rank.state = RankState::kRunning;
+    rank.phase = RankPhase::kTraining;
+    snapshot.ranks.push_back(rank);
+  }
+  EXPECT_EQ(FormatPlainProgress(snapshot), FormatPlainProgress(Running()));
+  snapshot.ranks[2].phase = RankPhase::kCheckpointing;
+  EXPECT_THAT(FormatPlainProgress(snapshot), EndsWith("41 s left  rank 2 Checkpointing"));
+  snapshot.ranks[3].phase = RankPhase::kCheckpointing;
+  EXPECT_THAT(FormatPlainProgress(snapshot), EndsWith("  2 ranks Checkpointing"));
+  snapshot.ranks[3].identity.steps = false;  // an evaluator never trains
+  EXPECT_THAT(FormatPlainProgress(snapshot), EndsWith("  rank 2 Checkpointing"));
+  for (RankSnapshot& rank : snapshot.ranks) rank.phase = RankPhase::kEvaluating;
+  EXPECT_THAT(FormatPlainProgress(snapshot), EndsWith("left"));
 }
 
 TEST(ProgressLineTest, DrawsWithBlocksAndColoursWhereAllowed) {

@@ -1,11 +1,8 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "common/contract/digest.h"
 #include "launcher/telemetry/status_document.h"
-#include "launcher/telemetry/status_page.h"
 
 namespace lockstep::telemetry {
 namespace {
@@ -13,8 +10,6 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 using std::chrono::system_clock;
-using testing::HasSubstr;
-using testing::Not;
 
 JobSnapshot Example() {
   JobSnapshot snapshot;
@@ -34,6 +29,7 @@ JobSnapshot Example() {
   rank.phase = RankPhase::kTraining;
   rank.step = 120;
   rank.step_seconds = 0.0028;
+  rank.collective_seconds = 0.0004;
   rank.memory_bytes = 1 << 20;
   snapshot.ranks.push_back(rank);
   rank.identity = {.rank = 1, .role = "worker", .replica = 0, .process = 1};
@@ -48,10 +44,15 @@ JobSnapshot Example() {
   progress.remaining_seconds = 40.5;
   progress.samples_per_second = 90321.4;
   progress.loss = 0.31;
+  progress.loss_average = 0.33;
   progress.accuracy = 0.9612;
   progress.last_updated = system_clock::time_point(seconds(1'700'000'060));
   snapshot.progress = progress;
   snapshot.goodput = 0.975;
+  snapshot.time.productive = 58.5;
+  snapshot.time.lost[static_cast<size_t>(Loss::kRestart)] = 1.5;
+  snapshot.straggler = RankBalance::Straggler{.rank = 1, .delay = 0.0125};
+  snapshot.ranks.back().delay = 0.0125;
   snapshot.last_failure = Failure{.rank = 1,
                                   .process = 1,
                                   .exit_code = 137,
@@ -104,6 +105,11 @@ TEST(StatusDocumentTest, HasTheNamesAndTypesOfTheManifestsStatus) {
   EXPECT_EQ(status["startTime"], "2023-11-14T22:13:20Z");
   EXPECT_FALSE(status.contains("completionTime"));
   EXPECT_EQ(status["goodput"], "0.9750");
+  EXPECT_EQ(status["productiveSeconds"], "58.500");
+  EXPECT_EQ(status["lostSeconds"]["Restart"], "1.500");
+  EXPECT_EQ(status["lostSeconds"]["WaitingForResources"], "0.000");
+  EXPECT_EQ(status["straggler"], json::parse(R"({"rank": 1, "delaySeconds": "0.0125"})"));
+  EXPECT_EQ(status["ranks"][1]["delaySeconds"], "0.0125");
   const json& progress = status["progress"];
   EXPECT_EQ(progress["step"], 120);
   EXPECT_EQ(progress["totalSteps"], 392);
@@ -111,6 +117,7 @@ TEST(StatusDocumentTest, HasTheNamesAndTypesOfTheManifestsStatus) {
   EXPECT_EQ(progress["estimatedRemainingSeconds"], 41);
   EXPECT_EQ(progress["samplesPerSecond"], "90321");
   EXPECT_EQ(progress["loss"], "0.31");
+  EXPECT_EQ(progress["lossAverage"], "0.33");
   EXPECT_EQ(progress["accuracy"], "0.9612");
   EXPECT_EQ(progress["lastUpdatedTime"], "2023-11-14T22:14:20Z");
   const json& failure = status["lastFailure"];
@@ -122,6 +129,8 @@ TEST(StatusDocumentTest, HasTheNamesAndTypesOfTheManifestsStatus) {
   EXPECT_EQ(status["ranks"][0]["pid"], 4711);
   EXPECT_EQ(status["ranks"][0]["phase"], "Training");
   EXPECT_EQ(status["ranks"][0]["memoryBytes"], 1 << 20);
+  EXPECT_EQ(status["ranks"][0]["stepSeconds"], "0.0028");
+  EXPECT_EQ(status["ranks"][0]["collectiveSeconds"], "0.0004");
   EXPECT_EQ(status["ranks"][1]["state"], "Exited");
   EXPECT_EQ(status["ranks"][1]["exitCode"], 137);
 }
@@ -133,57 +142,37 @@ TEST(StatusDocumentTest, AJobThatHasNotBegunIsADocumentToo) {
   EXPECT_TRUE(status["ranks"].empty());
 }
 
-TEST(StatusPageTest, ShowsPhaseProgressAndRanks) {
-  const std::string page = StatusPage(Example());
-  for (const char* shown :
-       {"<h1>mnist <span class=\"Running\">Running</span></h1>", "<progress", "max=\"392\" value=\"120\"",
-        "120 / 392", "90,321", "0.3100", "96.12 %", "97.5 %", "4711", "2.80 ms", "1.0 MiB", "Exited with 137",
-        "href=\"/metrics\"", "http-equiv=\"refresh\""}) {
-    EXPECT_THAT(page, HasSubstr(shown));
-  }
-}
-
-TEST(StatusPageTest, NothingFromOutsideBecomesMarkup) {
+TEST(StatusDocumentTest, TellsTheGenerationsAndTheLastLinesOfAFailure) {
   JobSnapshot snapshot = Example();
-  snapshot.description.name = "a<b>&\"'";
-  snapshot.ranks[0].identity.role = "<i>";
-  const std::string page = StatusPage(snapshot);
-  EXPECT_THAT(page, Not(HasSubstr("<script")));
-  EXPECT_THAT(page, Not(HasSubstr("<i>")));
-  EXPECT_THAT(page, HasSubstr("<h1>a&lt;b&gt;&amp;&quot;&#39; <span"));
-  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(&#39;x&#39;)"));
+  snapshot.last_failure->last_lines = {"one", "two \xff"};
+  snapshot.ranks[1].restarts = 2;
+  snapshot.ranks[1].layers = "dense_1";
+  snapshot.generations = {
+      {.generation = 0, .world_size = 2, .began = 0.25, .ended = 30, .reason = "Signal", .message = "rank 1"},
+      {.generation = 1, .world_size = 2, .began = 31.5, .restarted_alone = 1}};
+  const json status = json::parse(StatusDocument(snapshot));
+  EXPECT_EQ(status["elapsedSeconds"], "61.000");
+  EXPECT_EQ(status["lastFailure"]["lastLines"], json::parse("[\"one\", \"two \uFFFD\"]"));
+  EXPECT_EQ(status["ranks"][1]["restarts"], 2);
+  EXPECT_FALSE(status["ranks"][0].contains("layers"));
+  EXPECT_EQ(status["ranks"][1]["layers"], "dense_1");
+  EXPECT_EQ(status["generations"], json::parse(R"([
+      {"generation": 0, "worldSize": 2, "startSeconds": "0.250", "endSeconds": "30.000", "reason": "Signal",
+       "message": "rank 1"},
+      {"generation": 1, "worldSize": 2, "startSeconds": "31.500", "restartedAlone": 1}])"));
+  EXPECT_FALSE(status.contains("generationsForgotten"));
+  EXPECT_FALSE(json::parse(StatusDocument(Example()))["lastFailure"].contains("lastLines"));
+  snapshot.generations_forgotten = 7;
+  EXPECT_EQ(json::parse(StatusDocument(snapshot))["generationsForgotten"], 7);
 }
 
-TEST(StatusPageTest, AFinishedJobIsNotReloaded) {
-  JobSnapshot snapshot = Example();
-  snapshot.phase = JobPhase::kFailed;
-  EXPECT_THAT(StatusPage(snapshot), Not(HasSubstr("refresh")));
-  EXPECT_THAT(StatusPage(JobSnapshot()), HasSubstr("No step yet"));
-}
-
-std::string Base64OfHex(const std::string& hex) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string result;
-  unsigned bits = 0;
-  int count = 0;
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    bits = bits << 8 | static_cast<unsigned>(std::stoi(hex.substr(i, 2), nullptr, 16));
-    for (count += 8; count >= 6; count -= 6) result += kDigits[bits >> (count - 6) & 63];
-  }
-  if (count > 0) result += kDigits[bits << (6 - count) & 63];
-  while (result.size() % 4 != 0) result += '=';
-  return result;
-}
-
-TEST(StatusPageTest, ThePolicyAllowsThePagesStyleAndNothingElse) {
-  ASSERT_EQ(Base64OfHex("6869"), "aGk=");
-  const std::string policy(StatusPagePolicy());
-  EXPECT_THAT(policy, HasSubstr("default-src 'none'; style-src 'sha256-" +
-                                Base64OfHex(contract::Digest(StatusPageStyle())) + "'"));
-  EXPECT_THAT(policy, Not(HasSubstr("unsafe")));
-  const std::string page = StatusPage(Example());
-  EXPECT_THAT(page, HasSubstr("<style>" + std::string(StatusPageStyle()) + "</style>"));
-  EXPECT_THAT(page, Not(HasSubstr("style=")));
+TEST(StatusDocumentTest, HasTheCurvesInColumnsWhereTheyAreAskedFor) {
+  EXPECT_FALSE(json::parse(StatusDocument(Example())).contains("curves"));
+  const std::vector<CurvePoint> curve = {
+      {.seconds = 0.50049, .step = 3, .loss = 2.3025851, .samples_per_second = 123456.7},
+      {.seconds = 1.25, .step = 9}};
+  EXPECT_EQ(json::parse(StatusDocument(Example(), curve))["curves"], json::parse(R"({"seconds": [0.5, 1.25],
+      "step": [3, 9], "loss": [2.30259, null], "samplesPerSecond": [123460, null]})"));
 }
 
 }  // namespace

@@ -14,14 +14,14 @@ std::vector<LayerConfig> Layers() {
 using Placed = std::map<std::string, std::string>;
 
 TEST(LayerPlacementTest, WithoutARuleEverythingIsOnTheOwnDevice) {
-  EXPECT_EQ(PlaceLayers(Layers(), {.own_device = "GPU:2", .features = 784}),
+  EXPECT_EQ(PlaceLayers(Layers(), {.own_device = "GPU:2", .sample = {784}}),
             (Placed{{"dense", "GPU:2"}, {"dense_1", "GPU:2"}, {"dense_2", "GPU:2"}}));
 }
 
 TEST(LayerPlacementTest, TheFirstRuleThatMatchesDecides) {
   EXPECT_EQ(PlaceLayers(Layers(), {.rules = {{"dense_2", "GPU:1"}, {"dense_*", "CPU:0"}},
                                    .own_device = "GPU:0",
-                                   .features = 784}),
+                                   .sample = {784}}),
             (Placed{{"dense", "GPU:0"}, {"dense_1", "CPU:0"}, {"dense_2", "GPU:1"}}));
 }
 
@@ -29,7 +29,7 @@ TEST(LayerPlacementTest, RoundRobinTakesTheDevicesInTurn) {
   EXPECT_EQ(PlaceLayers(Layers(), {.variables = VariablePlacement::kRoundRobin,
                                    .own_device = "GPU:0",
                                    .devices = {"GPU:0", "GPU:1"},
-                                   .features = 784}),
+                                   .sample = {784}}),
             (Placed{{"dense", "GPU:0"}, {"dense_1", "GPU:1"}, {"dense_2", "GPU:0"}}));
 }
 
@@ -38,7 +38,7 @@ TEST(LayerPlacementTest, LeastLoadedCountsBytes) {
   EXPECT_EQ(PlaceLayers(Layers(), {.variables = VariablePlacement::kLeastLoaded,
                                    .own_device = "GPU:0",
                                    .devices = {"GPU:0", "GPU:1"},
-                                   .features = 784}),
+                                   .sample = {784}}),
             (Placed{{"dense", "GPU:0"}, {"dense_1", "GPU:1"}, {"dense_2", "GPU:1"}}));
 }
 
@@ -47,14 +47,14 @@ TEST(LayerPlacementTest, WhatARulePlacesCountsAsLoad) {
                                    .variables = VariablePlacement::kLeastLoaded,
                                    .own_device = "GPU:0",
                                    .devices = {"GPU:0", "GPU:1"},
-                                   .features = 784}),
+                                   .sample = {784}}),
             (Placed{{"dense", "GPU:1"}, {"dense_1", "GPU:0"}, {"dense_2", "GPU:0"}}));
 }
 
 TEST(LayerPlacementTest, WithNothingToSpreadOverTheOwnDeviceIsTaken) {
   EXPECT_EQ(
       PlaceLayers(Layers(),
-                  {.variables = VariablePlacement::kRoundRobin, .own_device = "CPU:0", .features = 784}),
+                  {.variables = VariablePlacement::kRoundRobin, .own_device = "CPU:0", .sample = {784}}),
       (Placed{{"dense", "CPU:0"}, {"dense_1", "CPU:0"}, {"dense_2", "CPU:0"}}));
 }
 

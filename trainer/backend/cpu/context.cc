@@ -44,7 +44,8 @@ Context::Context(int threads)
     : threads_(ThreadsToUse(threads)),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
-      kernels_(&KernelsFor(BestIsa())) {
+      kernels_(&KernelsFor(BestIsa())),
+      loops_(&LoopsFor(BestIsa())) {
   omp_set_num_threads(threads_);
 }
 

@@ -4,6 +4,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
+#include "trainer/backend/cpu/layer_loops.h"
 #include "trainer/backend/cpu/vector_kernels.h"
 #include "trainer/tensor/buffer.h"
 
@@ -17,6 +18,7 @@ class Context {
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
   const VectorKernels& kernels() const { return *kernels_; }
+  const LayerLoops& loops() const { return *loops_; }
   int threads() const { return threads_; }
   std::string description() const;
 
@@ -30,6 +32,7 @@ class Context {
   dnnl::engine engine_;
   dnnl::stream stream_;
   const VectorKernels* kernels_;
+  const LayerLoops* loops_;
   Buffer scratchpad_;
 };
 

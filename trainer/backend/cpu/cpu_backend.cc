@@ -1,10 +1,13 @@
 #include "trainer/backend/cpu/cpu_backend.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
 #include "trainer/backend/cpu/context.h"
 #include "trainer/backend/cpu/dense.h"
+#include "trainer/backend/cpu/layer_kernels.h"
 #include "trainer/backend/cpu/loss.h"
 #include "trainer/backend/cpu/vector_kernels.h"
 #include "trainer/error.h"
@@ -29,6 +32,9 @@ class CpuBackend final : public Backend {
     }
     if (op == Op::kSgd || op == Op::kAdam) {
       return {.reason = "parameters and optimizer state are Float32, in every precision"};
+    }
+    if (op >= Op::kConv2D) {
+      return {.reason = "layers other than Dense compute in Float32 in this version"};
     }
     // Losses are computed in float32; only the products care.
     const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
@@ -58,9 +64,51 @@ class CpuBackend final : public Backend {
   }
   void Synchronize() override {}
 
-  std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options) override {
+  std::unique_ptr<ProductKernel> MakeDense(const DenseOptions& options) override {
     Require(Op::kDense, options.input);
     return cpu::MakeDense(options, context_);
+  }
+
+  std::unique_ptr<ProductKernel> MakeConv2D(const Conv2DOptions& options) override {
+    return cpu::MakeConv2D(options, context_);
+  }
+  std::unique_ptr<FunctionKernel> MakeFunction(const FunctionOptions& options) override {
+    struct Maker {
+      Context& context;
+      std::unique_ptr<FunctionKernel> operator()(const PoolOptions& pool) const {
+        return cpu::MakePool(pool, context);
+      }
+      std::unique_ptr<FunctionKernel> operator()(const GlobalAveragePoolOptions& pool) const {
+        return cpu::MakeGlobalAveragePool(pool, context);
+      }
+      std::unique_ptr<FunctionKernel> operator()(const LocalResponseOptions& response) const {
+        return cpu::MakeLocalResponse(response, context);
+      }
+      std::unique_ptr<FunctionKernel> operator()(const ActivationOptions& activation) const {
+        return cpu::MakeActivation(activation, context);
+      }
+    };
+    return std::visit(Maker{context_}, options);
+  }
+  std::unique_ptr<BatchNormalizationKernel> MakeBatchNormalization(
+      const BatchNormalizationOptions& options) override {
+    return cpu::MakeBatchNormalization(options, context_);
+  }
+  std::unique_ptr<RowKernel> MakeLayerNormalization(const LayerNormalizationOptions& options) override {
+    return cpu::MakeLayerNormalization(options, context_);
+  }
+  std::unique_ptr<RowKernel> MakeEmbedding(const EmbeddingOptions& options) override {
+    return cpu::MakeEmbedding(options);
+  }
+  std::unique_ptr<DropoutKernel> MakeDropout(float rate, int64_t features) override {
+    return cpu::MakeDropout(rate, features, context_);
+  }
+  void Add(int64_t count, const float* a, const float* b, bool relu, float* y) override {
+    relu ? context_.loops().add_relu(count, a, b, y) : context_.loops().add(count, a, b, y);
+  }
+  void Copy(int64_t count, const float* from, float* to) override { std::copy_n(from, count, to); }
+  void MaskGradient(int64_t count, const float* y, float* dy) override {
+    context_.loops().mask_gradient(count, y, dy, dy);
   }
 
   void MatMul(DataType type, int64_t m, int64_t n, int64_t k, const void* a, const void* b,
@@ -88,17 +136,29 @@ class CpuBackend final : public Backend {
   void Sgd(const SgdStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) override {
     const ScopedFlushDenormals flush;
     SgdStep now = step;
-    if (buffers.rate != nullptr) now.learning_rate = *buffers.rate;
+    if (buffers.rates != nullptr) now.learning_rate = buffers.rates->rate;
     float* velocity = step.momentum != 0 ? buffers.slots[0] + begin : nullptr;
-    context_.kernels().sgd(now, end - begin, buffers.parameters + begin, buffers.gradients + begin, velocity);
+    context_.kernels().sgd(now, Prepare(buffers, &now.adjust), end - begin, buffers.parameters + begin,
+                           buffers.gradients + begin, velocity);
   }
 
   void Adam(const AdamStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end) override {
     const ScopedFlushDenormals flush;
     AdamStep now = step;
-    if (buffers.rate != nullptr) now.alpha = *buffers.rate;
-    context_.kernels().adam(now, end - begin, buffers.parameters + begin, buffers.gradients + begin,
-                            buffers.slots[0] + begin, buffers.slots[1] + begin);
+    if (buffers.rates != nullptr) now.alpha = buffers.rates->rate;
+    context_.kernels().adam(now, Prepare(buffers, &now.adjust), end - begin, buffers.parameters + begin,
+                            buffers.gradients + begin, buffers.slots[0] + begin, buffers.slots[1] + begin);
+  }
+
+  void MoveAverage(float keep, const StepRates* rates, const float* parameters, float* average, int64_t begin,
+                   int64_t end) override {
+    const ScopedFlushDenormals flush;
+    context_.kernels().move_average(rates != nullptr ? rates->keep : keep, end - begin, parameters + begin,
+                                    average + begin);
+  }
+
+  void Accumulate(float factor, const float* from, float* to, int64_t count) override {
+    context_.kernels().accumulate(factor, count, from, to);
   }
 
   double SumOfSquares(const float* data, int64_t count) override {
@@ -106,6 +166,15 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  // What lies in memory becomes part of `adjust`; returns the scale of the gradients.
+  static float Prepare(const UpdateBuffers& buffers, Adjustments* adjust) {
+    if (buffers.rates != nullptr) adjust->decay = buffers.rates->decay;
+    if (adjust->norm_limit == 0) return 1;
+    const double norm = std::sqrt(*buffers.squared_norm);
+    if (norm <= adjust->norm_limit) return 1;
+    return static_cast<float>(adjust->norm_limit / norm + (norm - norm));
+  }
+
   static bool HasAvx512(dnnl::cpu_isa isa) {
     switch (isa) {
       case dnnl::cpu_isa::avx512_core:

@@ -1,12 +1,10 @@
 #include "trainer/backend/cpu/dense.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
-#include "trainer/error.h"
+#include "trainer/backend/cpu/primitive.h"
 
 namespace lockstep::trainer::cpu {
 namespace {
@@ -14,63 +12,19 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// A matrix product ready to run: the primitive and its arguments, whose addresses may change between
-// executions. Executed through the C interface, because dnnl.hpp's execute() builds a map and a vector each
-// time.
-class Product {
- public:
-  Product(Context& context, const dnnl::matmul::primitive_desc& descriptor, bool bias)
-      : context_(context), primitive_(descriptor) {
-    Add(DNNL_ARG_SRC, descriptor.src_desc());
-    Add(DNNL_ARG_WEIGHTS, descriptor.weights_desc());
-    Add(DNNL_ARG_DST, descriptor.dst_desc());
-    Add(DNNL_ARG_SCRATCHPAD, descriptor.scratchpad_desc());
-    if (bias) Add(DNNL_ARG_BIAS, descriptor.bias_desc());
-    context.ReserveScratchpad(descriptor.scratchpad_desc().get_size());
-  }
-
-  void Run(const void* source, const void* weights, void* destination, const void* bias = nullptr) {
-    Set(0, source);
-    Set(1, weights);
-    Set(2, destination);
-    Set(3, context_.scratchpad());
-    if (count_ == 5) Set(4, bias);
-    const dnnl_status_t status =
-        dnnl_primitive_execute(primitive_.get(), context_.stream().get(), count_, arguments_.data());
-    if (status != dnnl_success) ThrowDnnlError("matrix product", dnnl::error(status, "execution failed"));
-  }
-
- private:
-  void Add(int argument, const memory::desc& descriptor) {
-    memory& place = memories_[static_cast<size_t>(count_)];
-    place = memory(descriptor, context_.engine(), DNNL_MEMORY_NONE);
-    arguments_[static_cast<size_t>(count_++)] = {argument, place.get()};
-  }
-  void Set(size_t index, const void* data) {
-    if (handles_[index] == data) return;
-    handles_[index] = data;
-    memories_[index].set_data_handle(const_cast<void*>(data));
-  }
-
-  Context& context_;
-  dnnl::matmul primitive_;
-  int count_ = 0;
-  std::array<memory, 5> memories_;
-  std::array<const void*, 5> handles_{};
-  std::array<dnnl_exec_arg_t, 5> arguments_{};
-};
+constexpr char kWhat[] = "matrix product";
 
 // The three products for one batch size.
 struct Plan {
-  std::unique_ptr<Product> forward;
-  std::unique_ptr<Product> backward_weights;
-  std::unique_ptr<Product> backward_data;
+  std::unique_ptr<Primitive> forward;
+  std::unique_ptr<Primitive> backward_weights;
+  std::unique_ptr<Primitive> backward_data;
 };
 
 // Kernels are kept row-major, [inputs, units], as Keras has them: oneDNN's products run as fast from it as
 // from its own blocked layouts (docs/performance.md), it is the same for all batch sizes, and checkpoints
 // need no reordering.
-class Dense final : public DenseKernel {
+class Dense final : public ProductKernel {
  public:
   Dense(const DenseOptions& options, Context& context) : options_(options), context_(context) {
     if (options.input == DataType::kBFloat16) {
@@ -96,7 +50,7 @@ class Dense final : public DenseKernel {
 
   void Forward(int64_t n, const void* x, void* y) override {
     const ScopedFlushDenormals flush;
-    PlanFor(n).forward->Run(x, weights(), y, variables_.bias);
+    PlanFor(n).forward->Run({x, weights(), y, variables_.bias});
   }
 
   void Backward(int64_t n, const void* x, const void* y, void* dy, void* dx) override {
@@ -111,8 +65,8 @@ class Dense final : public DenseKernel {
       context_.kernels().activation_backward_f32(n, options_.units, static_cast<const float*>(mask),
                                                  static_cast<float*>(dy), variables_.dbias);
     }
-    if (dx != nullptr) plan.backward_data->Run(dy, weights(), dx);
-    plan.backward_weights->Run(x, dy, variables_.dkernel);
+    if (dx != nullptr) plan.backward_data->Run({dy, weights(), dx});
+    plan.backward_weights->Run({x, dy, variables_.dkernel});
   }
 
  private:
@@ -142,17 +96,14 @@ class Dense final : public DenseKernel {
     return *last_plan_;
   }
 
-  std::unique_ptr<Product> MakeProduct(const memory::desc& source, const memory::desc& weights,
-                                       const memory::desc& destination) {
-    return std::make_unique<Product>(
-        context_,
-        dnnl::matmul::primitive_desc({source, weights, destination}, Attributes(), context_.engine()), false);
-  }
-
-  static dnnl::primitive_attr Attributes() {
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    return attributes;
+  std::unique_ptr<Primitive> MakeProduct(const memory::desc& source, const memory::desc& weights,
+                                         const memory::desc& destination) {
+    const dnnl::matmul::primitive_desc product({source, weights, destination}, PlainAttributes(),
+                                               context_.engine());
+    return std::make_unique<Primitive>(
+        context_, kWhat, dnnl::matmul(product), product.scratchpad_desc(),
+        std::initializer_list<Primitive::Argument>{
+            {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, destination}});
   }
 
   Plan MakePlan(int64_t n) {
@@ -166,18 +117,18 @@ class Dense final : public DenseKernel {
     const memory::desc dy({n, units}, type, Tag::ab);
 
     Plan plan;
-    dnnl::primitive_attr attributes = Attributes();
+    dnnl::primitive_attr attributes = PlainAttributes();
     if (options_.relu) {
       dnnl::post_ops activation;
       activation.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
       attributes.set_post_ops(activation);
     }
     const memory::desc bias = options_.bias ? memory::desc({1, units}, f32, Tag::ab) : memory::desc();
-    plan.forward = std::make_unique<Product>(
-        context_,
-        options_.bias ? dnnl::matmul::primitive_desc({x, kernel, bias, y}, attributes, context_.engine())
-                      : dnnl::matmul::primitive_desc({x, kernel, y}, attributes, context_.engine()),
-        options_.bias);
+    const dnnl::matmul::primitive_desc forward({x, kernel, bias, y}, attributes, context_.engine());
+    plan.forward = std::make_unique<Primitive>(
+        context_, kWhat, dnnl::matmul(forward), forward.scratchpad_desc(),
+        std::initializer_list<Primitive::Argument>{
+            {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y}, {DNNL_ARG_BIAS, bias}});
     plan.backward_weights = MakeProduct(memory::desc({inputs, n}, type, Tag::ba), dy,
                                         memory::desc({inputs, units}, f32, Tag::ab));
     if (options_.input_gradient) {
@@ -198,7 +149,7 @@ class Dense final : public DenseKernel {
 
 }  // namespace
 
-std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options, Context& context) {
+std::unique_ptr<ProductKernel> MakeDense(const DenseOptions& options, Context& context) {
   return std::make_unique<Dense>(options, context);
 }
 

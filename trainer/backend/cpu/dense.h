@@ -8,6 +8,6 @@
 namespace lockstep::trainer::cpu {
 
 // The context outlives the kernel.
-std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options, Context& context);
+std::unique_ptr<ProductKernel> MakeDense(const DenseOptions& options, Context& context);
 
 }  // namespace lockstep::trainer::cpu

@@ -27,15 +27,18 @@ class GradientSink {
   std::vector<float> buffer_;
 };
 
-// loss = log Σ_j e^(y_j) − y_label, and ∂loss/∂y_j = softmax(y)_j − [j = label]
-// (Goodfellow, Bengio, Courville: Deep Learning, 6.2.2.3).
+// loss = log Σ_j e^(y_j) − Σ_j target_j · y_j, and ∂loss/∂y_j = softmax(y)_j − target_j (Goodfellow, Bengio,
+// Courville: Deep Learning, 6.2.2.3); the target is 1 for the label unless it is smoothed.
 class SparseCategoricalCrossentropy final : public LossKernel {
  public:
   SparseCategoricalCrossentropy(const LossOptions& options, const VectorKernels& kernels)
-      : outputs_(options.outputs), kernels_(kernels), sink_(options.output_gradient, kernels) {}
+      : outputs_(options.outputs),
+        smoothing_(options.label_smoothing),
+        kernels_(kernels),
+        sink_(options.output_gradient, kernels) {}
 
-  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy,
-               LossSums* sums) override {
+  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy, LossSums* sums,
+               int64_t before) override {
     const ScopedFlushDenormals flush;
     const auto* label = static_cast<const int32_t*>(labels);
     if (sums_.size() < static_cast<size_t>(n)) {
@@ -46,27 +49,40 @@ class SparseCategoricalCrossentropy final : public LossKernel {
     kernels_.exponentials(n, outputs_, y, exponentials_.data(), sums_.data(), maxima_.data());
 
     LossSums& result = *sums;
-    result = {};
+    if (before == 0) result = {};
     for (int64_t r = 0; r < n; ++r) {
       if (label[r] < 0 || label[r] >= outputs_) {
-        result.wrong = r + 1;
+        if (result.wrong != 0) return;
+        result.wrong = before + r + 1;
         result.wrong_label = label[r];
         return;
       }
       const float* row = y + r * outputs_;
       result.loss_sum += std::log(static_cast<double>(sums_[static_cast<size_t>(r)])) +
-                         (static_cast<double>(maxima_[static_cast<size_t>(r)]) - row[label[r]]);
+                         (static_cast<double>(maxima_[static_cast<size_t>(r)]) - Expected(row, label[r]));
       result.correct += IsFirstLargest(row, label[r], maxima_[static_cast<size_t>(r)]) ? 1 : 0;
     }
     if (dy == nullptr) return;
 
     float* gradient = sink_.Begin(n * outputs_, dy);
     kernels_.scale_rows(n, outputs_, exponentials_.data(), sums_.data(), scale, gradient);
-    for (int64_t r = 0; r < n; ++r) gradient[r * outputs_ + label[r]] -= scale;
+    if (smoothing_ != 0) {
+      const float others = scale * smoothing_ / static_cast<float>(outputs_);
+      for (int64_t i = 0; i < n * outputs_; ++i) gradient[i] -= others;
+    }
+    for (int64_t r = 0; r < n; ++r) gradient[r * outputs_ + label[r]] -= scale * (1 - smoothing_);
     sink_.End(n * outputs_, dy);
   }
 
  private:
+  // Σ target_j · y_j.
+  double Expected(const float* row, int32_t label) const {
+    if (smoothing_ == 0) return row[label];
+    double sum = 0;
+    for (int64_t i = 0; i < outputs_; ++i) sum += row[i];
+    return (1.0 - smoothing_) * row[label] + smoothing_ * sum / static_cast<double>(outputs_);
+  }
+
   // As argmax has it: of equal outputs the first counts.
   static bool IsFirstLargest(const float* row, int32_t label, float largest) {
     if (row[label] != largest) return false;
@@ -77,6 +93,7 @@ class SparseCategoricalCrossentropy final : public LossKernel {
   }
 
   int64_t outputs_;
+  float smoothing_;
   const VectorKernels& kernels_;
   GradientSink sink_;
   std::vector<float> exponentials_;
@@ -90,8 +107,8 @@ class MeanSquaredError final : public LossKernel {
   MeanSquaredError(const LossOptions& options, const VectorKernels& kernels)
       : outputs_(options.outputs), sink_(options.output_gradient, kernels) {}
 
-  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy,
-               LossSums* sums) override {
+  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy, LossSums* sums,
+               int64_t before) override {
     const ScopedFlushDenormals flush;
     const auto* target = static_cast<const float*>(labels);
     const int64_t count = n * outputs_;
@@ -106,7 +123,8 @@ class MeanSquaredError final : public LossKernel {
       for (int64_t i = 0; i < count; ++i) gradient[i] = factor * (y[i] - target[i]);
       sink_.End(count, dy);
     }
-    *sums = {.loss_sum = sum / static_cast<double>(outputs_)};
+    if (before == 0) *sums = {};
+    sums->loss_sum += sum / static_cast<double>(outputs_);
   }
 
  private:

@@ -9,12 +9,14 @@ namespace lockstep::trainer::cpu {
 namespace {
 
 namespace baseline {
+#include "trainer/backend/cpu/exponential.inc"
 #include "trainer/backend/cpu/vector_kernels.inc"
 }  // namespace baseline
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2 {
+#include "trainer/backend/cpu/exponential.inc"
 #include "trainer/backend/cpu/vector_kernels.inc"
 }  // namespace avx2
 #pragma GCC pop_options
@@ -22,6 +24,7 @@ namespace avx2 {
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")
 namespace avx512 {
+#include "trainer/backend/cpu/exponential.inc"
 #include "trainer/backend/cpu/vector_kernels.inc"
 }  // namespace avx512
 #pragma GCC pop_options

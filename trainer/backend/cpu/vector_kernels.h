@@ -12,9 +12,12 @@ namespace lockstep::trainer::cpu {
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 
 struct VectorKernels {
-  // Over `count` elements; m and v, or velocity, are the slots.
-  void (*adam)(const AdamStep& step, int64_t count, float* w, const float* g, float* m, float* v);
-  void (*sgd)(const SgdStep& step, int64_t count, float* w, const float* g, float* velocity);
+  // Over `count` elements; m and v, or velocity, are the slots. `scale`: see Adjustments.
+  void (*adam)(const AdamStep& step, float scale, int64_t count, float* w, const float* g, float* m,
+               float* v);
+  void (*sgd)(const SgdStep& step, float scale, int64_t count, float* w, const float* g, float* velocity);
+  void (*move_average)(float keep, int64_t count, const float* w, float* average);
+  void (*accumulate)(float factor, int64_t count, const float* from, float* to);
 
   // dy [n, units] is masked in place where y is not positive (unless y is null), and summed over n into dbias
   // (unless null).

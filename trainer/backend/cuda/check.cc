@@ -25,8 +25,14 @@ void ThrowCudaError(cudaError_t error, const char* operation, const char* file, 
 }
 
 void ThrowCublasError(cublasStatus_t status, const char* operation, const char* file, int line) {
-  const std::string message = Where(operation, file, line) + ": " + cublasLtGetStatusName(status);
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(message);
+  ThrowLibraryError(cublasLtGetStatusName(status), status == CUBLAS_STATUS_ALLOC_FAILED, operation, file,
+                    line);
+}
+
+void ThrowLibraryError(const char* error, bool out_of_memory, const char* operation, const char* file,
+                       int line) {
+  const std::string message = Where(operation, file, line) + ": " + error;
+  if (out_of_memory) throw OutOfMemory(message);
   throw DeviceLost(message);
 }
 

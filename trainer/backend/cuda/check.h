@@ -12,6 +12,8 @@ namespace lockstep::trainer::cuda {
 
 [[noreturn]] void ThrowCudaError(cudaError_t error, const char* operation, const char* file, int line);
 [[noreturn]] void ThrowCublasError(cublasStatus_t status, const char* operation, const char* file, int line);
+[[noreturn]] void ThrowLibraryError(const char* error, bool out_of_memory, const char* operation,
+                                    const char* file, int line);
 
 inline void CheckCuda(cudaError_t error, const char* operation, const char* file, int line) {
   if (error != cudaSuccess) [[unlikely]] {

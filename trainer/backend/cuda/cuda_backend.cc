@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/backend/cuda/conv2d.h"
+#include "trainer/backend/cuda/cudnn_session.h"
 #include "trainer/backend/cuda/current_device.h"
 #include "trainer/backend/cuda/dataset.h"
 #include "trainer/backend/cuda/dense.h"
@@ -11,6 +13,7 @@
 #include "trainer/backend/cuda/handles.h"
 #include "trainer/backend/cuda/identity.h"
 #include "trainer/backend/cuda/kernel_context.h"
+#include "trainer/backend/cuda/layer_kernels.h"
 #include "trainer/backend/cuda/loss.h"
 #include "trainer/backend/cuda/memory.h"
 #include "trainer/backend/cuda/on_device.h"
@@ -33,6 +36,22 @@ std::string VersionName(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+struct FunctionMaker {
+  const KernelContext& context;
+  std::unique_ptr<FunctionKernel> operator()(const PoolOptions& pool) const {
+    return MakePool(pool, context);
+  }
+  std::unique_ptr<FunctionKernel> operator()(const GlobalAveragePoolOptions& pool) const {
+    return MakeGlobalAveragePool(pool, context);
+  }
+  std::unique_ptr<FunctionKernel> operator()(const LocalResponseOptions& response) const {
+    return MakeLocalResponse(response, context);
+  }
+  std::unique_ptr<FunctionKernel> operator()(const ActivationOptions& activation) const {
+    return MakeActivation(activation, context);
+  }
+};
+
 class CudaBackend final : public DeviceBackend {
  public:
   explicit CudaBackend(const DeviceOptions& options)
@@ -52,6 +71,7 @@ class CudaBackend final : public DeviceBackend {
                 .workspace_bytes = workspace_.bytes(),
                 .allocator = &memory_->pooled(),
                 .pinned = &memory_->pinned(),
+                .checks = &checks_,
                 .capability = identity_.capability,
                 .device = NameOf(identity_)};
     LOCKSTEP_CUDA(
@@ -72,7 +92,10 @@ class CudaBackend final : public DeviceBackend {
   const DeviceIdentity& identity() const override { return identity_; }
   DeviceMemoryUse memory_use() override { return memory_->use(); }
   Support Supports(Op op, DataType type) const override {
-    return cuda::Supports(op, type, identity_.capability, context_.device);
+    Support support = cuda::Supports(op, type, identity_.capability, context_.device);
+    if (op != Op::kConv2D || !support.supported) return support;
+    support.supported = support.native = cudnn_.Available(&support.reason);
+    return support;
   }
 
   Allocator& allocator() override { return memory_->pooled(); }
@@ -112,23 +135,63 @@ class CudaBackend final : public DeviceBackend {
   void Synchronize() override {
     Use();
     LOCKSTEP_CUDA(cudaStreamSynchronize(compute_.get()));
+    checks_.Look();
   }
   void SetFloat(float* where, float value) override {
     Use();
     cuda::SetFloat(where, value, compute_.get());
   }
 
-  std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options) override {
+  std::unique_ptr<ProductKernel> MakeDense(const DenseOptions& options) override {
     Require(Op::kDense, options.input);
     Require(Op::kDense, options.output);
     Use();
-    return std::make_unique<DenseOnDevice>(identity_.ordinal, cuda::MakeDense(options, context_));
+    return std::make_unique<ProductOnDevice>(identity_.ordinal, cuda::MakeDense(options, context_));
   }
   std::unique_ptr<LossKernel> MakeLoss(const LossOptions& options) override {
     Require(options.kind == LossKind::kMeanSquaredError ? Op::kMeanSquaredError : Op::kSoftmaxCrossEntropy,
             options.output_gradient);
     Use();
     return std::make_unique<LossOnDevice>(identity_.ordinal, cuda::MakeLoss(options, context_));
+  }
+  std::unique_ptr<ProductKernel> MakeConv2D(const Conv2DOptions& options) override {
+    Require(Op::kConv2D, DataType::kFloat32);
+    Use();
+    return std::make_unique<ProductOnDevice>(identity_.ordinal, cuda::MakeConv2D(options, cudnn_, context_));
+  }
+  std::unique_ptr<FunctionKernel> MakeFunction(const FunctionOptions& options) override {
+    Use();
+    return std::make_unique<FunctionOnDevice>(identity_.ordinal,
+                                              std::visit(FunctionMaker{context_}, options));
+  }
+  std::unique_ptr<BatchNormalizationKernel> MakeBatchNormalization(
+      const BatchNormalizationOptions& options) override {
+    Use();
+    return std::make_unique<BatchNormalizationOnDevice>(identity_.ordinal,
+                                                        cuda::MakeBatchNormalization(options, context_));
+  }
+  std::unique_ptr<RowKernel> MakeLayerNormalization(const LayerNormalizationOptions& options) override {
+    Use();
+    return std::make_unique<RowsOnDevice>(identity_.ordinal, cuda::MakeLayerNormalization(options, context_));
+  }
+  std::unique_ptr<RowKernel> MakeEmbedding(const EmbeddingOptions& options) override {
+    Use();
+    return std::make_unique<RowsOnDevice>(identity_.ordinal, cuda::MakeEmbedding(options, context_));
+  }
+  std::unique_ptr<DropoutKernel> MakeDropout(float rate, int64_t features) override {
+    Use();
+    return std::make_unique<DropoutOnDevice>(identity_.ordinal, cuda::MakeDropout(rate, features, context_));
+  }
+  void Add(int64_t count, const float* a, const float* b, bool relu, float* y) override {
+    Use();
+    cuda::Add(count, a, b, relu, y, context_);
+  }
+  void Copy(int64_t count, const float* from, float* to) override {
+    CopyAsync(to, from, static_cast<size_t>(count) * sizeof(float));
+  }
+  void MaskGradient(int64_t count, const float* y, float* dy) override {
+    Use();
+    cuda::MaskGradient(count, y, dy, context_);
   }
   std::unique_ptr<DeviceDataset> MakeDataset(const DeviceDatasetOptions& options) override {
     Use();
@@ -144,10 +207,24 @@ class CudaBackend final : public DeviceBackend {
     Use();
     cuda::Adam(step, buffers, begin, end, context_);
   }
+  void MoveAverage(float keep, const StepRates* rates, const float* parameters, float* average, int64_t begin,
+                   int64_t end) override {
+    Use();
+    cuda::MoveAverage(keep, rates, parameters, average, begin, end, context_);
+  }
+  void Accumulate(float factor, const float* from, float* to, int64_t count) override {
+    Use();
+    cuda::Accumulate(factor, from, to, count, context_);
+  }
   void SumOfSquaresAsync(const float* data, int64_t count, double* sum) override {
     Use();
     cuda::SumOfSquares(data, count, scratch_.as<double>(), context_);
     CopyAsync(sum, scratch_.data(), sizeof *sum);
+  }
+  void AddSumOfSquaresAsync(const float* data, int64_t count, double* sum) override {
+    Use();
+    cuda::SumOfSquares(data, count, scratch_.as<double>(), context_);
+    cuda::AddNumber(scratch_.as<double>(), sum, context_);
   }
   double SumOfSquares(const float* data, int64_t count) override {
     Use();
@@ -158,7 +235,10 @@ class CudaBackend final : public DeviceBackend {
   }
 
  private:
-  void Use() const { UseDevice(identity_.ordinal); }
+  void Use() const {
+    checks_.Look();
+    UseDevice(identity_.ordinal);
+  }
 
   // What a dataset may take: half of what is left, as buffers of batches and gradients may come after it.
   int64_t ResidentBytes() {
@@ -180,6 +260,8 @@ class CudaBackend final : public DeviceBackend {
   std::unique_ptr<DeviceMemory> memory_;
   Buffer workspace_;
   Buffer scratch_;
+  NumberChecks checks_;
+  mutable CudnnSession cudnn_;  // (Whether there is one is asked of what does not change.)
   KernelContext context_;
 };
 

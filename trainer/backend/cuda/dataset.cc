@@ -88,6 +88,7 @@ class ResidentDataset final : public DeviceDataset {
       slot.memory = Buffer(*context.pinned, static_cast<size_t>(options.max_batch) * sizeof(uint32_t));
     }
     const auto upload = [&](const Buffer& to, const void* from) {
+      if (to.bytes() == 0) return;
       LOCKSTEP_CUDA(cudaMemcpyAsync(to.data(), from, to.bytes(), cudaMemcpyHostToDevice, context.stream));
     };
     upload(rows_, options.rows);

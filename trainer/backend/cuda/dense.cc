@@ -27,14 +27,14 @@ size_t CommonAlignment(Pointers... pointers) {
 }
 
 // Kernels are kept row-major, [inputs, units], as Keras has them.
-class Dense final : public DenseKernel {
+class Dense final : public ProductKernel {
  public:
   Dense(const DenseOptions& options, const KernelContext& context) : options_(options), context_(context) {
     const bool narrow_products = options.input == DataType::kBFloat16;
     const bool narrow_bias = options.bias && options.output == DataType::kBFloat16;
     if (narrow_products) kernel_copy_ = NarrowBuffer(stored_size());
     if (narrow_bias) bias_copy_ = NarrowBuffer(options.units);
-    if (options.bias) MakeScratch();
+    if (options.bias) scratch_ = {options.max_batch, options.units, context};
   }
 
   int64_t stored_size() const override { return options_.inputs * options_.units; }
@@ -76,17 +76,6 @@ class Dense final : public DenseKernel {
     return {*context_.allocator, static_cast<size_t>(count) * sizeof(BFloat16)};
   }
 
-  void MakeScratch() {
-    int64_t parts = 1;
-    for (const int pack : {1, 4, 8}) {
-      parts = std::max(parts, BackwardGridFor(options_.max_batch, options_.units, pack, context_).parts);
-    }
-    const int64_t stripes = BackwardGridFor(options_.max_batch, options_.units, 1, context_).stripes;
-    sums_ = Buffer(*context_.allocator, static_cast<size_t>(parts * options_.units) * sizeof(float));
-    arrived_ = Buffer(*context_.allocator, static_cast<size_t>(stripes) * sizeof(unsigned));
-    LOCKSTEP_CUDA(cudaMemsetAsync(arrived_.data(), 0, arrived_.bytes(), context_.stream));
-  }
-
   const void* weights() const {
     return kernel_copy_.data() != nullptr ? kernel_copy_.data() : static_cast<const void*>(variables_.kernel);
   }
@@ -95,9 +84,8 @@ class Dense final : public DenseKernel {
   }
 
   void BackwardActivationOf(int64_t n, const void* y, void* dy) {
-    const BackwardScratch scratch{.sums = sums_.as<float>(), .arrived = arrived_.as<unsigned>()};
     const auto run = [&](const auto* outputs, auto* gradients) {
-      BackwardActivation(n, options_.units, outputs, gradients, variables_.dbias, scratch, context_);
+      BackwardActivation(n, options_.units, outputs, gradients, variables_.dbias, scratch_.get(), context_);
     };
     if (options_.input == DataType::kFloat32) {
       run(static_cast<const float*>(y), static_cast<float*>(dy));
@@ -145,13 +133,13 @@ class Dense final : public DenseKernel {
   Variables variables_;
   Buffer kernel_copy_;  // in the type of the products; empty where that is float32
   Buffer bias_copy_;    // in the type of y, as cuBLASLt wants it; empty where that is float32
-  Buffer sums_, arrived_;
+  BackwardScratchMemory scratch_;
   std::map<std::pair<int64_t, size_t>, Plan> plans_;  // by batch size and alignment
 };
 
 }  // namespace
 
-std::unique_ptr<DenseKernel> MakeDense(const DenseOptions& options, const KernelContext& context) {
+std::unique_ptr<ProductKernel> MakeDense(const DenseOptions& options, const KernelContext& context) {
   return std::make_unique<Dense>(options, context);
 }
 

@@ -101,6 +101,15 @@ BackwardGrid BackwardGridFor(int64_t n, int64_t units, int pack, const KernelCon
   return grid;
 }
 
+BackwardScratchMemory::BackwardScratchMemory(int64_t n, int64_t units, const KernelContext& context) {
+  int64_t parts = 1;
+  for (const int pack : {1, 4, 8}) parts = std::max(parts, BackwardGridFor(n, units, pack, context).parts);
+  const int64_t stripes = BackwardGridFor(n, units, 1, context).stripes;
+  sums_ = Buffer(*context.allocator, static_cast<size_t>(parts * units) * sizeof(float));
+  arrived_ = Buffer(*context.allocator, static_cast<size_t>(stripes) * sizeof(unsigned));
+  LOCKSTEP_CUDA(cudaMemsetAsync(arrived_.data(), 0, arrived_.bytes(), context.stream));
+}
+
 template <typename Y, typename T>
 void BackwardActivation(int64_t n, int64_t units, const Y* y, T* dy, float* dbias,
                         const BackwardScratch& scratch, const KernelContext& context) {

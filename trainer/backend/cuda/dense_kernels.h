@@ -25,6 +25,17 @@ struct BackwardScratch {
   unsigned* arrived = nullptr;
 };
 
+// That memory, for at most n rows.
+class BackwardScratchMemory {
+ public:
+  BackwardScratchMemory() = default;
+  BackwardScratchMemory(int64_t n, int64_t units, const KernelContext& context);
+  BackwardScratch get() const { return {.sums = sums_.as<float>(), .arrived = arrived_.as<unsigned>()}; }
+
+ private:
+  Buffer sums_, arrived_;
+};
+
 // Masks dy [n, units] in place where y is not positive (unless y is null), and sums it over n into dbias
 // (unless null), in fixed order. Y and T are float or BFloat16.
 template <typename Y, typename T>

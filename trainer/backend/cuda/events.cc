@@ -9,12 +9,6 @@
 namespace lockstep::trainer::cuda {
 namespace {
 
-bool IsRecording(cudaStream_t stream) {
-  cudaStreamCaptureStatus status{};
-  LOCKSTEP_CUDA(cudaStreamIsCapturing(stream, &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 class Event final : public DeviceEvent {
  public:
   Event(bool timing, int ordinal)

@@ -41,7 +41,7 @@ void Enqueue(const GatherOptions& options, const KernelContext& context) {
                            Aligned(sizeof(Pack<In, kWidest>), options.rows) &&
                            Aligned(sizeof(Pack<Out, kWidest>), options.inputs);
   const int64_t steps = whole_packs ? options.features / kWidest : options.features;
-  const int64_t wanted = CeilDiv(steps, kWarpThreads) * kWarpThreads;
+  const int64_t wanted = steps == 0 ? kWarpThreads : CeilDiv(steps, kWarpThreads) * kWarpThreads;
   const auto threads = static_cast<unsigned>(wanted < kMostThreads ? wanted : kMostThreads);
   const auto blocks = static_cast<unsigned>(options.n);
   if (whole_packs) {

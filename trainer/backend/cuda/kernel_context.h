@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "trainer/backend/cuda/number_checks.h"
 #include "trainer/tensor/buffer.h"
 
 namespace lockstep::trainer::cuda {
@@ -21,6 +22,7 @@ struct KernelContext {
   size_t workspace_bytes = 0;
   Allocator* allocator = nullptr;  // device memory
   Allocator* pinned = nullptr;     // host memory that the device reads and writes in place
+  NumberChecks* checks = nullptr;  // of what kernels find in the data
   int capability = 0;              // 90 for sm_90
   int multiprocessors = 0;
   std::string device;  // for messages: "GPU 0 (NVIDIA H200)"

@@ -37,8 +37,10 @@ __device__ Sums AddWarp(Sums sums) {
   return sums;
 }
 
-// `mine` is this warp's, the same in all its lanes. Adds up the grid, in fixed order, into *total.
-__device__ void AddGrid(const Sums& mine, Sums* of_blocks, unsigned* arrived, LossSums* total) {
+// `mine` is this warp's, the same in all its lanes. Adds up the grid, in fixed order, into *total: to what is
+// there of the samples `before`, if there are any.
+__device__ void AddGrid(const Sums& mine, Sums* of_blocks, unsigned* arrived, LossSums* total,
+                        int64_t before) {
   __shared__ Sums of_warps[kWarps];
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = mine;
   __syncthreads();
@@ -51,7 +53,9 @@ __device__ void AddGrid(const Sums& mine, Sums* of_blocks, unsigned* arrived, Lo
   Sums sum{};
   for (unsigned block = threadIdx.x; block < gridDim.x; block += kWarp) sum = Add(sum, of_blocks[block]);
   sum = AddWarp(sum);
-  if (threadIdx.x == 0) *total = {sum.loss, sum.correct, sum.wrong, sum.wrong_label};
+  if (threadIdx.x != 0) return;
+  if (before > 0) sum = Add({total->loss_sum, total->correct, total->wrong, total->wrong_label}, sum);
+  *total = {sum.loss, sum.correct, sum.wrong, sum.wrong_label};
 }
 
 struct Largest {
@@ -72,12 +76,13 @@ __device__ Largest LargestOfRow(const float* row, int64_t outputs) {
   return best;
 }
 
-// A row is a warp's. loss = log Σ_j e^(y_j) − y_label, and ∂loss/∂y_j = softmax(y)_j − [j = label]
-// (Goodfellow, Bengio, Courville: Deep Learning, 6.2.2.3).
+// A row is a warp's. loss = log Σ_j e^(y_j) − Σ_j target_j · y_j, and ∂loss/∂y_j = softmax(y)_j − target_j
+// (Goodfellow, Bengio, Courville: Deep Learning, 6.2.2.3); the target is 1 for the label unless it is
+// smoothed.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    CrossEntropy(int64_t n, int64_t outputs, const float* y, const int32_t* labels, float scale, T* dy,
-                 Sums* of_blocks, unsigned* arrived, LossSums* total) {
+    CrossEntropy(int64_t n, int64_t outputs, float smoothing, const float* y, const int32_t* labels,
+                 float scale, T* dy, Sums* of_blocks, unsigned* arrived, LossSums* total, int64_t before) {
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   Sums sums{};
   for (int64_t r = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; r < n;
@@ -90,27 +95,36 @@ __global__ void __launch_bounds__(kThreads)
     sum = ReduceWarp(sum, [](float a, float b) { return a + b; });
 
     if (label < 0 || label >= outputs) {
-      sums = Add(sums, {0, 0, r + 1, label});
+      sums = Add(sums, {0, 0, before + r + 1, label});
     } else {
-      const double loss = log(static_cast<double>(sum)) + (static_cast<double>(largest.value) - row[label]);
+      double expected = row[label];  // Σ target · y
+      if (smoothing != 0) {
+        double all = 0;
+        for (int64_t i = lane; i < outputs; i += kWarp) all += row[i];
+        all = ReduceWarp(all, [](double a, double b) { return a + b; });
+        expected = (1.0 - smoothing) * expected + smoothing * all / static_cast<double>(outputs);
+      }
+      const double loss = log(static_cast<double>(sum)) + (static_cast<double>(largest.value) - expected);
       sums = Add(sums, {loss, largest.index == label ? 1 : 0, 0, 0});
     }
     if (dy != nullptr) {
       const float factor = scale / sum;
+      const float others = scale * smoothing / static_cast<float>(outputs);
       for (int64_t i = lane; i < outputs; i += kWarp) {
         const float softmax = expf(row[i] - largest.value) * factor;
-        Round(i == label ? softmax - scale : softmax, dy + r * outputs + i);
+        const float gradient = softmax - others;
+        Round(i == label ? gradient - scale * (1 - smoothing) : gradient, dy + r * outputs + i);
       }
     }
   }
-  AddGrid(sums, of_blocks, arrived, total);
+  AddGrid(sums, of_blocks, arrived, total, before);
 }
 
 // loss = mean over the outputs of (y − target)².
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     MeanSquaredError(int64_t count, int64_t outputs, const float* y, const float* target, float factor, T* dy,
-                     Sums* of_blocks, unsigned* arrived, LossSums* total) {
+                     Sums* of_blocks, unsigned* arrived, LossSums* total, int64_t before) {
   double sum = 0;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -119,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
     if (dy != nullptr) Round(factor * (y[i] - target[i]), dy + i);
   }
   sum = ReduceWarp(sum, [](double a, double b) { return a + b; });
-  AddGrid({sum / static_cast<double>(outputs), 0, 0, 0}, of_blocks, arrived, total);
+  AddGrid({sum / static_cast<double>(outputs), 0, 0, 0}, of_blocks, arrived, total, before);
 }
 
 class Loss final : public LossKernel {
@@ -132,28 +146,29 @@ class Loss final : public LossKernel {
     LOCKSTEP_CUDA(cudaMemsetAsync(arrived_.data(), 0, sizeof(unsigned), context.stream));
   }
 
-  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy,
-               LossSums* sums) override {
+  void Compute(int64_t n, const float* y, const void* labels, float scale, void* dy, LossSums* sums,
+               int64_t before) override {
     if (options_.output_gradient == DataType::kBFloat16) {
-      Enqueue(n, y, labels, scale, static_cast<BFloat16*>(dy), sums);
+      Enqueue(n, y, labels, scale, static_cast<BFloat16*>(dy), sums, before);
     } else {
-      Enqueue(n, y, labels, scale, static_cast<float*>(dy), sums);
+      Enqueue(n, y, labels, scale, static_cast<float*>(dy), sums, before);
     }
   }
 
  private:
   template <typename T>
-  void Enqueue(int64_t n, const float* y, const void* labels, float scale, T* dy, LossSums* sums) {
+  void Enqueue(int64_t n, const float* y, const void* labels, float scale, T* dy, LossSums* sums,
+               int64_t before) {
     if (options_.kind == LossKind::kMeanSquaredError) {
       const int64_t count = n * options_.outputs;
       const float factor = 2 * scale / static_cast<float>(options_.outputs);
       LOCKSTEP_LAUNCH(MeanSquaredError<T>, Blocks(count, kThreads), kThreads, 0, context_.stream, count,
                       options_.outputs, y, static_cast<const float*>(labels), factor, dy,
-                      of_blocks_.as<Sums>(), arrived_.as<unsigned>(), sums);
+                      of_blocks_.as<Sums>(), arrived_.as<unsigned>(), sums, before);
     } else {
       LOCKSTEP_LAUNCH(CrossEntropy<T>, Blocks(n, kWarps), kThreads, 0, context_.stream, n, options_.outputs,
-                      y, static_cast<const int32_t*>(labels), scale, dy, of_blocks_.as<Sums>(),
-                      arrived_.as<unsigned>(), sums);
+                      options_.label_smoothing, y, static_cast<const int32_t*>(labels), scale, dy,
+                      of_blocks_.as<Sums>(), arrived_.as<unsigned>(), sums, before);
     }
   }
 

@@ -11,16 +11,28 @@ constexpr int kPack = 4;
 // The rules spell out which operations are fused, so that an element's bits do not depend on the code around
 // it: a pack, or the elements at a range's ends.
 
+// What a thread needs of a step.
+struct Now {
+  float rate, twice_l2, scale, limit, decay;
+
+  __device__ float Gradient(float gradient, float w) const {
+    const float g = (twice_l2 != 0 ? fmaf(twice_l2, w, gradient) : gradient) * scale;
+    const float below = g > limit ? limit : g;  // a NaN stays one
+    return below < -limit ? -limit : below;
+  }
+  __device__ float Weight(float w) const { return decay != 0 ? fmaf(-decay, w, w) : w; }
+};
+
 struct AdamRule {
   static constexpr int kSlots = 2;
   AdamStep step;
 
   __device__ float rate() const { return step.alpha; }
-  __device__ void operator()(float rate, float gradient, float* w, float* m, float* v) const {
-    const float g = step.l2 != 0 ? fmaf(2 * step.l2, *w, gradient) : gradient;
+  __device__ void operator()(const Now& now, float gradient, float* w, float* m, float* v) const {
+    const float g = now.Gradient(gradient, *w);
     *m = fmaf(g - *m, step.one_minus_beta1, *m);
     *v = fmaf(fmaf(g, g, -*v), step.one_minus_beta2, *v);
-    *w -= rate * *m / (sqrtf(*v) + step.epsilon);
+    *w = now.Weight(*w) - now.rate * *m / (sqrtf(*v) + step.epsilon);
   }
 };
 
@@ -29,9 +41,9 @@ struct SgdRule {
   SgdStep step;
 
   __device__ float rate() const { return step.learning_rate; }
-  __device__ void operator()(float rate, float gradient, float* w, float*, float*) const {
-    const float g = step.l2 != 0 ? fmaf(2 * step.l2, *w, gradient) : gradient;
-    *w = fmaf(-rate, g, *w);
+  __device__ void operator()(const Now& now, float gradient, float* w, float*, float*) const {
+    const float g = now.Gradient(gradient, *w);
+    *w = fmaf(-now.rate, g, now.Weight(*w));
   }
 };
 
@@ -40,12 +52,27 @@ struct MomentumRule {
   SgdStep step;
 
   __device__ float rate() const { return step.learning_rate; }
-  __device__ void operator()(float rate, float gradient, float* w, float* velocity, float*) const {
-    const float g = step.l2 != 0 ? fmaf(2 * step.l2, *w, gradient) : gradient;
-    *velocity = fmaf(step.momentum, *velocity, -(rate * g));
-    *w = step.nesterov ? fmaf(step.momentum, *velocity, fmaf(-rate, g, *w)) : *w + *velocity;
+  __device__ void operator()(const Now& now, float gradient, float* w, float* velocity, float*) const {
+    const float g = now.Gradient(gradient, *w);
+    const float weight = now.Weight(*w);
+    *velocity = fmaf(step.momentum, *velocity, -(now.rate * g));
+    *w = step.nesterov ? fmaf(step.momentum, *velocity, fmaf(-now.rate, g, weight)) : weight + *velocity;
   }
 };
+
+template <typename Rule>
+__device__ Now MakeNow(const Rule& rule, const StepRates* rates, const double* squared_norm) {
+  const Adjustments& adjust = rule.step.adjust;
+  Now now{rates != nullptr ? rates->rate : rule.rate(), 2 * adjust.l2, 1, adjust.limit, 0};
+  if (adjust.decays) now.decay = rates != nullptr ? rates->decay : adjust.decay;
+  if (adjust.norm_limit != 0) {
+    const double norm = sqrt(*squared_norm);
+    if (!(norm <= adjust.norm_limit)) {
+      now.scale = static_cast<float>(adjust.norm_limit / norm + (norm - norm));
+    }
+  }
+  return now;
+}
 
 // The copies that a launch writes; a launch more for each kMostCopies.
 constexpr int kMostCopies = 32;
@@ -79,11 +106,12 @@ __device__ void WriteCopies(const Copies& copies, int64_t first, const Pack<floa
 // (At least one block a processor: said, because ptxas else takes 32 registers as its aim and spills.)
 template <typename Rule, bool kCopies>
 __global__ void __launch_bounds__(kThreads, 1)
-    Update(Rule rule, const float* rate_in_memory, float* parameters, const float* gradients, float* slot0,
-           float* slot1, int64_t begin, int64_t end, bool aligned, const __grid_constant__ Copies copies) {
+    Update(Rule rule, const StepRates* rates, const double* squared_norm, float* parameters,
+           const float* gradients, float* slot0, float* slot1, int64_t begin, int64_t end, bool aligned,
+           const __grid_constant__ Copies copies) {
   const int64_t first = (begin / kPack + static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kPack;
   if (first >= end) return;
-  const float rate = rate_in_memory != nullptr ? *rate_in_memory : rule.rate();
+  const Now now = MakeNow(rule, rates, squared_norm);
 
   if (aligned && first >= begin && first + kPack <= end) {
     auto w = LoadPack<kPack>(parameters + first);
@@ -93,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (Rule::kSlots > 1) s1 = LoadPack<kPack>(slot1 + first);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      rule(rate, g.values[i], &w.values[i], &s0.values[i], &s1.values[i]);
+      rule(now, g.values[i], &w.values[i], &s0.values[i], &s1.values[i]);
     }
     StorePack(parameters + first, w);
     if constexpr (kCopies) WriteCopies(copies, first, w);
@@ -102,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
   for (int64_t i = first > begin ? first : begin; i < end && i < first + kPack; ++i) {
-    rule(rate, gradients[i], parameters + i, Rule::kSlots > 0 ? slot0 + i : nullptr,
+    rule(now, gradients[i], parameters + i, Rule::kSlots > 0 ? slot0 + i : nullptr,
          Rule::kSlots > 1 ? slot1 + i : nullptr);
     if constexpr (kCopies) WriteCopies<1>(copies, i, {{parameters[i]}});
   }
@@ -132,17 +160,47 @@ void Enqueue(const Rule& rule, const UpdateBuffers& buffers, int64_t begin, int6
     const int64_t packs = CeilDiv(stop, kPack) - begin / kPack;
     const auto blocks = static_cast<unsigned>(CeilDiv(packs, kThreads));
     if (copies.count > 0) {
-      LOCKSTEP_LAUNCH((Update<Rule, true>), blocks, kThreads, 0, context.stream, rule, buffers.rate,
-                      buffers.parameters, buffers.gradients, slot0, slot1, begin, stop, aligned, copies);
+      LOCKSTEP_LAUNCH((Update<Rule, true>), blocks, kThreads, 0, context.stream, rule, buffers.rates,
+                      buffers.squared_norm, buffers.parameters, buffers.gradients, slot0, slot1, begin, stop,
+                      aligned, copies);
     } else {
-      LOCKSTEP_LAUNCH((Update<Rule, false>), blocks, kThreads, 0, context.stream, rule, buffers.rate,
-                      buffers.parameters, buffers.gradients, slot0, slot1, begin, stop, aligned, copies);
+      LOCKSTEP_LAUNCH((Update<Rule, false>), blocks, kThreads, 0, context.stream, rule, buffers.rates,
+                      buffers.squared_norm, buffers.parameters, buffers.gradients, slot0, slot1, begin, stop,
+                      aligned, copies);
     }
     begin = stop;
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    Average(float keep, const StepRates* rates, const float* parameters, float* average, int64_t begin,
+            int64_t end) {
+  const int64_t i = begin + static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= end) return;
+  const float kept = rates != nullptr ? rates->keep : keep;
+  average[i] = fmaf(kept, average[i], (1 - kept) * parameters[i]);
+}
+
+__global__ void __launch_bounds__(kThreads) Add(float factor, const float* from, float* to, int64_t count) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) to[i] = fmaf(factor, from[i], to[i]);
+}
+
+unsigned BlocksFor(int64_t count) { return static_cast<unsigned>(CeilDiv(count, kThreads)); }
+
 }  // namespace
+
+void MoveAverage(float keep, const StepRates* rates, const float* parameters, float* average, int64_t begin,
+                 int64_t end, const KernelContext& context) {
+  if (begin >= end) return;
+  LOCKSTEP_LAUNCH(Average, BlocksFor(end - begin), kThreads, 0, context.stream, keep, rates, parameters,
+                  average, begin, end);
+}
+
+void Accumulate(float factor, const float* from, float* to, int64_t count, const KernelContext& context) {
+  if (count <= 0) return;
+  LOCKSTEP_LAUNCH(Add, BlocksFor(count), kThreads, 0, context.stream, factor, from, to, count);
+}
 
 void Sgd(const SgdStep& step, const UpdateBuffers& buffers, int64_t begin, int64_t end,
          const KernelContext& context) {

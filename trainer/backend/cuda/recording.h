@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <stdexcept>
+
+#include "trainer/backend/cuda/check.h"
 
 namespace lockstep::trainer::cuda {
 
@@ -9,5 +13,11 @@ namespace lockstep::trainer::cuda {
 struct NotRecordable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+inline bool IsRecording(cudaStream_t stream) {
+  cudaStreamCaptureStatus status{};
+  LOCKSTEP_CUDA(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
 
 }  // namespace lockstep::trainer::cuda

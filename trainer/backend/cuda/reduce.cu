@@ -40,6 +40,8 @@ __global__ void __launch_bounds__(kThreads) AddBlocks(const double* sums, int64_
   if (threadIdx.x == 0) *total = sum;
 }
 
+__global__ void AddOne(const double* from, double* to) { *to += *from; }
+
 }  // namespace
 
 void SumOfSquares(const float* data, int64_t count, double* scratch, const KernelContext& context) {
@@ -50,6 +52,10 @@ void SumOfSquares(const float* data, int64_t count, double* scratch, const Kerne
   LOCKSTEP_LAUNCH(SquaresOfBlocks, static_cast<unsigned>(blocks), kThreads, 0, context.stream, data, count,
                   scratch + 1);
   LOCKSTEP_LAUNCH(AddBlocks, 1, kThreads, 0, context.stream, scratch + 1, blocks, scratch);
+}
+
+void AddNumber(const double* from, double* to, const KernelContext& context) {
+  LOCKSTEP_LAUNCH(AddOne, 1, 1, 0, context.stream, from, to);
 }
 
 }  // namespace lockstep::trainer::cuda

@@ -19,6 +19,9 @@ Support Supports(Op op, DataType type, int capability, const std::string& device
       if (op == Op::kSgd || op == Op::kAdam) {
         return {.reason = "parameters and optimizer state are Float32, in every precision"};
       }
+      if (op >= Op::kConv2D) {
+        return {.reason = "layers other than Dense compute in Float32 in this version"};
+      }
       if (op == Op::kMatMul) return {.reason = "products placed by hand are of Float32 on " + device};
       if (capability < kFirstWithBFloat16) {
         return {.reason = "BFloat16 needs compute capability " + CapabilityName(kFirstWithBFloat16) +

@@ -110,6 +110,23 @@ class GlooCommunicator final : public Communicator {
     ScatterSums("reduce-scatter", data, deadline);
   }
 
+  void AllGatherParts(std::span<float> data, Deadline deadline) override {
+    GatherParts("all-gather", data, deadline);
+  }
+
+  void CopyPartsOn(std::span<float> data, Deadline deadline) override {
+    if (size() == 1) return;
+    Exchange exchange(*this, "copy", deadline);
+    const auto part = [&](int r) {
+      const Range range = PartOf(data.size(), r, size());
+      return data.subspan(range.begin, range.size());
+    };
+    const int before = (rank() + size() - 1) % size();
+    exchange.Recv(before, std::as_writable_bytes(part(before)));
+    exchange.Send((rank() + 1) % size(), std::as_bytes(part(rank())));
+    exchange.Wait();
+  }
+
   void Send(std::span<const std::byte> data, int to, Deadline deadline) override {
     Exchange exchange(*this, "send", deadline, kPointToPoint | sent_to_[static_cast<size_t>(to)]++);
     exchange.Send(to, data);
@@ -237,7 +254,13 @@ class GlooCommunicator final : public Communicator {
       return SumAll(exchange, data);
     }
     ScatterSums("all-reduce", data, deadline);
-    Exchange exchange(*this, "all-reduce", deadline);
+    GatherParts("all-reduce", data, deadline);
+  }
+
+  // The part that each rank has, to all of them.
+  template <typename T>
+  void GatherParts(const char* operation, std::span<T> data, Deadline deadline) {
+    Exchange exchange(*this, operation, deadline);
     const auto part = [&](int r) {
       const Range range = PartOf(data.size(), r, size());
       return data.subspan(range.begin, range.size());

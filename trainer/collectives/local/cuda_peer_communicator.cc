@@ -15,12 +15,6 @@ using cuda::Across;
 // Through the host's memory, what goes at once.
 constexpr size_t kPiece = size_t{4} << 20;
 
-struct PinnedSegmentTraits {
-  using Handle = void*;
-  static void Destroy(Handle handle) noexcept { LOCKSTEP_CUDA_NOTHROW(cudaHostUnregister(handle)); }
-};
-using PinnedSegment = trainer::cuda::UniqueHandle<PinnedSegmentTraits>;
-
 class PeerCommunicator final : public DeviceCommunicator {
  public:
   PeerCommunicator(const DeviceCommunicatorOptions& options, DeviceBackend& backend)
@@ -28,7 +22,8 @@ class PeerCommunicator final : public DeviceCommunicator {
         device_(backend.identity().ordinal),
         group_(LocalGroup::Join({.rank = options.local_rank,
                                  .size = options.local_size,
-                                 .first_rank = options.rank - options.local_rank,
+                                 .first_rank = options.first_rank,
+                                 .rank_stride = options.rank_stride,
                                  .store = options.store,
                                  .key = options.key,
                                  .deadline = options.deadline,
@@ -62,11 +57,7 @@ class PeerCommunicator final : public DeviceCommunicator {
     const size_t most = kPiece / sizeof(float);
     for (size_t begin = 0; begin < count; begin += most) {
       const size_t piece = std::min(most, count - begin);
-      Put(data + begin, piece * sizeof(float), on);
-      peers_.Meet(kAllReduce, on, Deadline());
-      const Range mine = MyPart(piece);
-      cuda::SumInRankOrder(OverStages<float>(), mine.begin, mine.end, on);
-      peers_.Meet(kAllReduce, on, Deadline());
+      SumInStages(data + begin, piece, kAllReduce, on);
       Take(data + begin, StageOf(Result()), piece * sizeof(float), on);
     }
   }
@@ -105,6 +96,38 @@ class PeerCommunicator final : public DeviceCommunicator {
     }
   }
 
+  void ReduceScatter(float* data, size_t count, float* mine, Stream stream) override {
+    MakeCurrent();
+    auto* const on = static_cast<cudaStream_t>(stream);
+    const Memory& memory = Registered(data, count * sizeof(float));
+    const Range part = PartOnDevice(count, group_->rank(), group_->size());
+    if (staged()) return ReduceScatterStaged(data, count, mine, on);
+    peers_.Meet(kReduceScatter, on, Deadline());
+    if (options_.ops == DeviceOps::kHierarchicalCopy) {
+      cuda::SumInRankOrder(FromAll(memory, data, mine - part.begin), part.begin, part.end, on);
+    } else {
+      if (group_->rank() == 0) cuda::SumInRankOrder(FromAll(memory, data, data), 0, count, on);
+      peers_.Meet(kReduceScatter, on, Deadline());
+      const float* const sum = Place<float>(memory, 0, data) + part.begin;
+      if (mine != sum) Take(mine, sum, part.size() * sizeof(float), on);
+    }
+    peers_.Meet(kReduceScatter, on, Deadline());
+  }
+
+  void AllGatherParts(float* data, size_t count, Stream stream) override {
+    MakeCurrent();
+    auto* const on = static_cast<cudaStream_t>(stream);
+    const Memory& memory = Registered(data, count * sizeof(float));
+    if (staged()) return AllGatherStaged(data, count, on);
+    peers_.Meet(kAllGather, on, Deadline());
+    for (int r = 0; r < group_->size(); ++r) {
+      const Range part = PartOnDevice(count, r, group_->size());
+      if (r == group_->rank()) continue;
+      Take(data + part.begin, Place<float>(memory, r, data) + part.begin, part.size() * sizeof(float), on);
+    }
+    peers_.Meet(kAllGather, on, Deadline());
+  }
+
   // The hosts wait for one another at each operation, which cannot be recorded.
   bool recordable() const override { return false; }
   void Check() override { group_->ThrowIfFailed(kAllReduce); }
@@ -118,6 +141,8 @@ class PeerCommunicator final : public DeviceCommunicator {
  private:
   static constexpr char kAllReduce[] = "all-reduce";
   static constexpr char kBroadcast[] = "broadcast";
+  static constexpr char kReduceScatter[] = "reduce-scatter";
+  static constexpr char kAllGather[] = "all-gather";
 
   // Registered memory, and where each rank's is for this one.
   struct Memory {
@@ -157,6 +182,12 @@ class PeerCommunicator final : public DeviceCommunicator {
     for (int r = 0; r < group_->size(); ++r) across.from[r] = across.to[r] = Place<T>(memory, r, mine);
     return across;
   }
+  Across<float> FromAll(const Memory& memory, float* mine, float* to) const {
+    Across<float> across = OverAll(memory, mine);
+    across.targets = 1;
+    across.to[0] = to;
+    return across;
+  }
   template <typename T>
   Across<T> OverStages() const {
     Across<T> across{.ranks = group_->size(), .targets = 1};
@@ -171,20 +202,56 @@ class PeerCommunicator final : public DeviceCommunicator {
   void Stage(const std::string& why, collectives::Deadline deadline) {
     why_staged_ = why;
     stages_ = group_->CreateSegment("stages", static_cast<size_t>(group_->size() + 1) * kPiece, deadline);
-    const cudaError_t error = cudaHostRegister(stages_.data(), stages_.size(), cudaHostRegisterPortable);
-    if (error == cudaErrorHostMemoryAlreadyRegistered) {
-      cudaGetLastError();  // by another rank that is a thread of this process
-    } else {
-      LOCKSTEP_CUDA(error);
-      pinned_.Reset(stages_.data());
-    }
+    pinned_ = cuda::Pin(stages_);
     group_->Barrier("pinning shared memory", deadline);
   }
   void Put(const void* from, size_t bytes, cudaStream_t stream) const {
     LOCKSTEP_CUDA(cudaMemcpyAsync(StageOf(group_->rank()), from, bytes, cudaMemcpyDefault, stream));
   }
   static void Take(void* to, const void* from, size_t bytes, cudaStream_t stream) {
-    LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+    if (bytes > 0) LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+  }
+
+  // What floats [begin, begin + piece) of `count` have of rank r's part, counted from `begin`.
+  Range PartOfPiece(size_t count, int r, size_t begin, size_t piece) const {
+    const Range part = PartOnDevice(count, r, group_->size());
+    const size_t from = std::clamp(part.begin, begin, begin + piece) - begin;
+    return {from, std::clamp(part.end, begin, begin + piece) - begin};
+  }
+  void ReduceScatterStaged(float* data, size_t count, float* mine, cudaStream_t on) {
+    const size_t most = kPiece / sizeof(float);
+    for (size_t begin = 0; begin < count; begin += most) {
+      const size_t piece = std::min(most, count - begin);
+      SumInStages(data + begin, piece, kReduceScatter, on);
+      const Range part = PartOfPiece(count, group_->rank(), begin, piece);
+      Take(mine, reinterpret_cast<float*>(StageOf(Result())) + part.begin, part.size() * sizeof(float), on);
+      mine += part.size();
+    }
+  }
+  void AllGatherStaged(float* data, size_t count, cudaStream_t on) {
+    const size_t most = kPiece / sizeof(float);
+    for (size_t begin = 0; begin < count; begin += most) {
+      const size_t piece = std::min(most, count - begin);
+      const auto each = [&](int r, const auto& copy) {
+        const Range part = PartOfPiece(count, r, begin, piece);
+        copy(data + begin + part.begin, reinterpret_cast<float*>(StageOf(r)), part.size() * sizeof(float));
+      };
+      each(group_->rank(), [&](float* here, float* stage, size_t bytes) { Take(stage, here, bytes, on); });
+      peers_.Meet(kAllGather, on, Deadline());
+      for (int r = 0; r < group_->size(); ++r) {
+        if (r == group_->rank()) continue;
+        each(r, [&](float* here, float* stage, size_t bytes) { Take(here, stage, bytes, on); });
+      }
+      peers_.Meet(kAllGather, on, Deadline());
+    }
+  }
+  // The sum of a piece over the ranks, in the result's stage until the next operation puts something there.
+  void SumInStages(const float* data, size_t piece, const char* operation, cudaStream_t on) {
+    Put(data, piece * sizeof(float), on);
+    peers_.Meet(operation, on, Deadline());
+    const Range mine = MyPart(piece);
+    cuda::SumInRankOrder(OverStages<float>(), mine.begin, mine.end, on);
+    peers_.Meet(operation, on, Deadline());
   }
 
   DeviceCommunicatorOptions options_;
@@ -194,7 +261,7 @@ class PeerCommunicator final : public DeviceCommunicator {
   std::vector<Memory> registered_;
   std::string why_staged_;
   SharedSegment stages_;
-  PinnedSegment pinned_;
+  cuda::PinnedSegment pinned_;
 };
 
 }  // namespace

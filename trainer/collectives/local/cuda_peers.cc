@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <span>
 #include <thread>
 
 #include "trainer/backend/cuda/memory.h"
@@ -10,14 +11,52 @@ namespace lockstep::trainer::collectives::cuda {
 
 using trainer::cuda::CudaEvent;
 
+PinnedSegment Pin(const SharedSegment& segment) {
+  PinnedSegment pinned;
+  const cudaError_t error = cudaHostRegister(segment.data(), segment.size(), cudaHostRegisterPortable);
+  if (error == cudaErrorHostMemoryAlreadyRegistered) {
+    cudaGetLastError();  // by another rank that is a thread of this process
+    return pinned;
+  }
+  LOCKSTEP_CUDA(error);
+  pinned.Reset(segment.data());
+  return pinned;
+}
+
+SharedEvents::SharedEvents(LocalGroup& group, std::string_view name, size_t count, Deadline deadline)
+    : count_(count) {
+  struct Shared {
+    int pid;
+    cudaEvent_t event;
+    cudaIpcEventHandle_t handle;
+  };
+  const size_t all = static_cast<size_t>(group.size()) * count;
+  const SharedSegment segment = group.CreateSegment(name, all * sizeof(Shared), deadline);
+  const std::span<Shared> shared = segment.View<Shared>(0, all);
+  const size_t first = static_cast<size_t>(group.rank()) * count;
+  for (Shared& mine : shared.subspan(first, count)) {
+    owned_.push_back(trainer::cuda::MakeEvent(cudaEventDisableTiming | cudaEventInterprocess));
+    mine = {.pid = ::getpid(), .event = owned_.back().get(), .handle = {}};
+    LOCKSTEP_CUDA(cudaIpcGetEventHandle(&mine.handle, mine.event));
+  }
+  group.Barrier("sharing events", deadline);
+  for (const Shared& each : shared) {
+    if (each.pid == ::getpid()) {
+      events_.push_back(each.event);
+      continue;
+    }
+    LOCKSTEP_CUDA(cudaIpcOpenEventHandle(owned_.emplace_back().Receive(), each.handle));
+    events_.push_back(owned_.back().get());
+  }
+  group.Barrier("sharing events", deadline);
+}
+
 struct alignas(64) Peers::Member {
   std::atomic<uint64_t> meetings;  // come to
   std::atomic<uint64_t> waits;     // meetings for whose events it has made its streams wait
   // Written by the member between two barriers, read by the others behind the second.
   alignas(64) int pid;
   int device;  // in its process
-  cudaEvent_t events[2];
-  cudaIpcEventHandle_t event_handles[2];
   void* memory;
   trainer::cuda::MemoryToShare shared;
   int unreachable;  // 1 + a rank whose memory it could not open; 0: none
@@ -28,29 +67,11 @@ Peers::Peers(LocalGroup& group, int device, Deadline deadline)
     : group_(group),
       device_(device),
       segment_(group.CreateSegment("peers", sizeof(Member) * static_cast<size_t>(group.size()), deadline)),
-      members_(segment_.View<Member>(0, static_cast<size_t>(group.size())).data()) {
+      members_(segment_.View<Member>(0, static_cast<size_t>(group.size())).data()),
+      events_(group, "meeting-events", 2, deadline) {
   Member& me = members_[group.rank()];
   me.pid = ::getpid();
   me.device = device;
-  for (int turn = 0; turn < 2; ++turn) {
-    mine_[turn] = trainer::cuda::MakeEvent(cudaEventDisableTiming | cudaEventInterprocess);
-    me.events[turn] = mine_[turn].get();
-    LOCKSTEP_CUDA(cudaIpcGetEventHandle(&me.event_handles[turn], mine_[turn].get()));
-  }
-  group.Barrier("sharing events", deadline);
-  for (int r = 0; r < group.size(); ++r) {
-    for (int turn = 0; turn < 2; ++turn) {
-      const Member& peer = members_[r];
-      if (peer.pid == me.pid) {
-        events_[turn].push_back(peer.events[turn]);
-        continue;
-      }
-      LOCKSTEP_CUDA(
-          cudaIpcOpenEventHandle(opened_events_.emplace_back().Receive(), peer.event_handles[turn]));
-      events_[turn].push_back(opened_events_.back().get());
-    }
-  }
-  group.Barrier("sharing events", deadline);
 }
 
 // A rank that is a thread of this process has no handle of its own to the events: it may be about to use
@@ -70,7 +91,7 @@ Peers::~Peers() {
 void Peers::Meet(std::string_view operation, cudaStream_t stream, Deadline deadline) {
   const uint64_t meeting = ++meetings_;
   const size_t turn = meeting % 2;
-  LOCKSTEP_CUDA(cudaEventRecord(mine_[turn].get(), stream));
+  LOCKSTEP_CUDA(cudaEventRecord(events_.of(group_.rank(), turn), stream));
   members_[group_.rank()].meetings.store(meeting);
   group_.Wake();
   const auto missing = [&](int r) { return members_[r].meetings.load() < meeting; };
@@ -82,8 +103,7 @@ void Peers::Meet(std::string_view operation, cudaStream_t stream, Deadline deadl
   };
   group_.Wait(operation, look, missing, deadline);
   for (int r = 0; r < group_.size(); ++r) {
-    if (r != group_.rank())
-      LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, events_[turn][static_cast<size_t>(r)], 0));
+    if (r != group_.rank()) LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, events_.of(r, turn), 0));
   }
   members_[group_.rank()].waits.store(meeting);
 }

@@ -20,8 +20,31 @@ struct OpenedMemoryTraits {
 };
 using OpenedMemory = trainer::cuda::UniqueHandle<OpenedMemoryTraits>;
 
-// Joins a rank's streams with those of its peers: each has two events that the others' processes can wait
-// for, used by turns. All calls are collective.
+// Shared memory that the device copies to and from by itself; other ranks may be threads of this process. The
+// handle lets go of it.
+struct PinnedSegmentTraits {
+  using Handle = void*;
+  static void Destroy(Handle handle) noexcept { LOCKSTEP_CUDA_NOTHROW(cudaHostUnregister(handle)); }
+};
+using PinnedSegment = trainer::cuda::UniqueHandle<PinnedSegmentTraits>;
+PinnedSegment Pin(const SharedSegment& segment);
+
+// Events of each rank, for which the streams of all can wait.
+class SharedEvents {
+ public:
+  // Collective: `count` of every rank, on its current device. `name`: another for each in a group. Throws as
+  // LocalGroup::CreateSegment does, and DeviceLost.
+  SharedEvents(LocalGroup& group, std::string_view name, size_t count, Deadline deadline);
+  // A rank's own are to be recorded, the others' to be waited for. A wait is for the latest record before it.
+  cudaEvent_t of(int rank, size_t index) const { return events_[static_cast<size_t>(rank) * count_ + index]; }
+
+ private:
+  size_t count_;
+  std::vector<trainer::cuda::CudaEvent> owned_;  // made or opened here
+  std::vector<cudaEvent_t> events_;              // by rank, index
+};
+
+// Joins a rank's streams with those of its peers, and opens their memory. All calls are collective.
 class Peers {
  public:
   // The group outlives it. Throws as LocalGroup::CreateSegment does, and DeviceLost.
@@ -47,9 +70,7 @@ class Peers {
   int device_;
   SharedSegment segment_;
   Member* members_ = nullptr;
-  trainer::cuda::CudaEvent mine_[2];
-  std::vector<trainer::cuda::CudaEvent> opened_events_;
-  std::vector<cudaEvent_t> events_[2];  // by turn, rank
+  SharedEvents events_;  // two of each rank, by turns
   std::vector<OpenedMemory> opened_memory_;
   uint64_t meetings_ = 0;
 };

@@ -93,6 +93,17 @@ class LocalCommunicator final : public Communicator {
     }
   }
 
+  void AllGatherParts(std::span<float> data, Deadline deadline) override {
+    GatherParts(
+        data, [](int) { return true; }, deadline);
+  }
+
+  void CopyPartsOn(std::span<float> data, Deadline deadline) override {
+    const int before = (rank() + size() - 1) % size();
+    GatherParts(
+        data, [before](int r) { return r == before; }, deadline);
+  }
+
   void Send(std::span<const std::byte> data, int to, Deadline deadline) override {
     Mailbox& box = BoxOf(rank(), to);
     const auto full = [&] { return box.written.load() - box.read.load() == kMailbox; };
@@ -129,6 +140,25 @@ class LocalCommunicator final : public Communicator {
   void Abort() noexcept override { group_.Abort(); }
 
  private:
+  // Those of the ranks that are wanted.
+  template <typename Wants>
+  void GatherParts(std::span<float> data, const Wants& wants, Deadline deadline) {
+    const size_t step = kSlot / sizeof(float);
+    const size_t longest = PartOf(data.size(), 0, size()).size();
+    for (size_t at = 0; at < longest; at += step) {
+      const auto piece = [&](int part) {
+        const Range range = PartOf(data.size(), part, size());
+        const size_t begin = std::min(range.begin + at, range.end);
+        return data.subspan(begin, std::min(step, range.end - begin));
+      };
+      Stage(std::as_bytes(piece(rank())));
+      group_.Barrier("all-gather", deadline);
+      for (int r = 0; r < size(); ++r) {
+        if (r != rank() && wants(r)) std::memcpy(piece(r).data(), Slot(r), piece(r).size_bytes());
+      }
+    }
+  }
+
   template <typename T>
   void AllReduceAny(std::span<T> data, Deadline deadline) {
     for (size_t at = 0; at < data.size(); at += kSlot / sizeof(T)) {

@@ -27,6 +27,8 @@ using std::chrono::nanoseconds;
 // About what it costs to put a rank to sleep and to wake it again.
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr auto kLookAtPeers = std::chrono::milliseconds(100);
+// How often a rank looks that has nothing else to do, and whom nobody wakes.
+constexpr auto kLookWhoRests = std::chrono::milliseconds(1);
 
 std::string Seconds(nanoseconds duration) {
   char text[32];
@@ -52,6 +54,7 @@ struct alignas(64) LocalGroup::Member {
   std::atomic<uint64_t> barrier;  // barriers come to
   std::array<Bed, 2> beds;        // by Waiter
   std::atomic<uint32_t> left;
+  std::atomic<uint32_t> rests;
   std::atomic<int32_t> pid;
   std::array<std::atomic<uint64_t>, kCpuMaskWords> cores;
 };
@@ -98,8 +101,7 @@ void LocalGroup::AwaitMembers() {
     if (status.ok()) return;
     std::string missing;
     for (int r = 0; r < size(); ++r) {
-      if (members_[r].pid.load() == 0)
-        missing += (missing.empty() ? "" : ", ") + std::to_string(options_.first_rank + r);
+      if (members_[r].pid.load() == 0) missing += (missing.empty() ? "" : ", ") + std::to_string(RankOf(r));
     }
     throw RendezvousFailed("joining the ranks of this machine: missing " +
                            (missing.empty() ? "none" : missing) + ": " + status.message());
@@ -243,14 +245,32 @@ void LocalGroup::ThrowIfGone(std::string_view operation, const std::function<boo
                              bool look_at_processes) {
   for (int r = 0; r < size(); ++r) {
     if (r != rank() && members_[r].left.load() != 0 && missing(r)) Fail(Failure::kLeft, r);
-    if (!look_at_processes || members_[r].pid.load() == ::getpid()) continue;
-    const UniqueFd& pidfd = pidfds_[static_cast<size_t>(r)];
-    pollfd poll{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
-    const bool died =
-        pidfd ? ::poll(&poll, 1, 0) == 1 : ::kill(members_[r].pid.load(), 0) != 0 && errno == ESRCH;
-    if (died && missing(r)) Fail(Failure::kDied, r);
+    if (look_at_processes && HasDied(r) && missing(r)) Fail(Failure::kDied, r);
   }
   ThrowIfFailed(operation);
+}
+
+bool LocalGroup::HasDied(int local_rank) const {
+  const int pid = members_[local_rank].pid.load();
+  if (pid == ::getpid()) return false;
+  const UniqueFd& pidfd = pidfds_[static_cast<size_t>(local_rank)];
+  pollfd poll{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  return pidfd ? ::poll(&poll, 1, 0) == 1 : ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+void LocalGroup::Rest(const std::function<bool(int)>& busy, Deadline deadline) {
+  members_[rank()].rests.store(1);
+  const auto start = Clock::now();
+  const auto moves = [&](int r) {
+    return busy(r) && members_[r].rests.load() == 0 && members_[r].left.load() == 0 && !HasDied(r);
+  };
+  Member::Bed& bed = members_[rank()].beds[static_cast<size_t>(Waiter::kMain)];
+  for (int r = 0; r < size(); ++r) {
+    while (r != rank() && moves(r)) {
+      if (Clock::now() >= deadline) GiveUp("coming to rest", moves, "nobody", Clock::now() - start);
+      FutexWait(bed.woken, bed.woken.load(), kLookWhoRests);
+    }
+  }
 }
 
 void LocalGroup::LookAtPeers(std::string_view operation, const std::function<bool(int)>& missing) {
@@ -268,13 +288,13 @@ void LocalGroup::GiveUp(std::string_view operation, const std::function<bool(int
     first = r;
   }
   Fail(Failure::kLate, first);
-  throw CollectiveLost(std::string(operation) + ": rank " + std::to_string(options_.first_rank + rank()) +
+  throw CollectiveLost(std::string(operation) + ": rank " + std::to_string(RankOf(rank())) +
                        " waited in vain for " + (names.empty() ? std::string(whom) : names) +
                        " until the deadline, " + Seconds(waited));
 }
 
 std::string LocalGroup::NameOf(int local_rank) const {
-  return "rank " + std::to_string(options_.first_rank + local_rank) + " (pid " +
+  return "rank " + std::to_string(RankOf(local_rank)) + " (pid " +
          std::to_string(members_[local_rank].pid.load()) + ")";
 }
 

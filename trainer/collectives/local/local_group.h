@@ -18,6 +18,7 @@ struct LocalGroupOptions {
   int rank = 0;  // among the ranks of this machine
   int size = 1;
   int first_rank = 0;                // global rank of the machine's rank 0: messages name global ranks
+  int rank_stride = 1;               // from one global rank to the next
   contract::Store* store = nullptr;  // used by Join and CreateSegment; none needed when size is 1
   std::string key = "local";         // prefix of the keys; another for each machine, and for each group on it
   int threads = 1;                   // that a rank computes with
@@ -79,6 +80,11 @@ class LocalGroup {
   [[noreturn]] void GiveUp(std::string_view operation, const std::function<bool(int)>& missing,
                            std::string_view whom, std::chrono::nanoseconds waited);
 
+  // After a failure, instead of all further calls: says that this rank touches nothing any more that the
+  // ranks share, and returns when of those that `busy` names each has said so too, has left or died. Throws
+  // CollectiveLost at the deadline.
+  void Rest(const std::function<bool(int)>& busy, Deadline deadline);
+
   // Writes down that this rank has failed.
   void Abort() noexcept;
   void ThrowIfFailed(std::string_view operation) const;
@@ -95,6 +101,8 @@ class LocalGroup {
   bool MaySpin() const;
   void ThrowIfGone(std::string_view operation, const std::function<bool(int)>& missing,
                    bool look_at_processes);
+  bool HasDied(int local_rank) const;
+  int RankOf(int local_rank) const { return options_.first_rank + local_rank * options_.rank_stride; }
   std::string NameOf(int local_rank) const;
   void Fail(Failure failure, int culprit) noexcept;
 

@@ -108,6 +108,14 @@ SharedSegment SharedSegment::Attach(contract::Store& store, std::string_view key
   return segment;
 }
 
+void SharedSegment::Discard(std::span<const std::byte> part) const noexcept {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(part.data()) + part.size()) / page * page;
+  // A kernel that cannot keeps the memory, no more.
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_REMOVE);
+}
+
 std::byte* SharedSegment::data() const { return static_cast<std::byte*>(mapping_->address); }
 size_t SharedSegment::size() const { return mapping_ == nullptr ? 0 : mapping_->size; }
 

@@ -38,6 +38,9 @@ class SharedSegment {
   explicit operator bool() const { return mapping_ != nullptr; }
   std::byte* data() const;
   size_t size() const;
+  // Gives back the memory of the pages that lie wholly in `part` of the segment, for all who map it; they
+  // read as zeros.
+  void Discard(std::span<const std::byte> part) const noexcept;
   // A part of it as `count` objects; `offset` must be aligned for T.
   template <typename T>
   std::span<T> View(size_t offset, size_t count) const {

@@ -1,241 +1,133 @@
 #include "trainer/collectives/nccl/nccl_communicator.h"
 
-#include <nccl.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <cstring>
-#include <future>
-#include <mutex>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "trainer/backend/cuda/check.h"
-#include "trainer/error.h"
+#include "trainer/collectives/nccl/nccl_group.h"
 
 namespace lockstep::trainer::collectives {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
-constexpr int kSharesGpus = NCCL_VERSION(2, 30, 0);  // from here on, when the environment asks for it
-constexpr auto kPoll = std::chrono::microseconds(50);
-// ncclCommAbort has been seen to hang when memory had run out.
-constexpr auto kAbort = milliseconds(2000);
-
-std::string VersionOf(int code) {
-  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
-         std::to_string(code % 100);
-}
-
-std::string Describe(const std::string& operation, ncclResult_t result, ncclComm_t comm) {
-  std::string text = operation + ": NCCL: " + ncclGetErrorString(result);
-  if (const char* last = ncclGetLastError(comm); last != nullptr && *last != '\0') {
-    text += std::string(": ") + last;
-  }
-  return text;
-}
-
-[[noreturn]] void Throw(const std::string& operation, ncclResult_t result, ncclComm_t comm) {
-  const std::string what = Describe(operation, result, comm);
-  if (result == ncclUnhandledCudaError) throw DeviceLost(what);
-  if (result == ncclInvalidUsage || result == ncclInvalidArgument) throw Unsupported(what);
-  throw CollectiveLost(what);
-}
-
-bool Failed(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
+constexpr char kAllReduce[] = "all-reduce";
 
 class NcclCommunicator final : public DeviceCommunicator {
  public:
   NcclCommunicator(const DeviceCommunicatorOptions& options, DeviceBackend& backend)
-      : options_(options), device_(backend.identity().ordinal) {
-    Must(ncclGetVersion(&version_), "asking its version");
-    SetEnvironment();
-    MakeCurrent();
-    const ncclUniqueId id = MeetTheOthers();
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    try {
-      Must(ncclCommInitRankConfig(&comm_, options_.size, id, options_.rank, &config), "connecting");
-      Settle("connecting", options_.deadline);
-    } catch (const CollectiveLost& lost) {
-      Abort();
-      throw RendezvousFailed(lost.what());
-    } catch (...) {
-      Abort();
-      throw;
-    }
-  }
+      : group_(options, backend) {}
 
-  ~NcclCommunicator() override { Abort(); }
-
-  std::string description() const override { return "NCCL " + VersionOf(version_); }
-
-  // Without it operations go through NCCL's own buffers, which is slower and no error.
+  std::string description() const override { return group_.description(); }
   void Register(void* data, size_t bytes, Deadline deadline) override {
-    const std::lock_guard lock(using_);
-    ThrowIfAborted();
-    void* handle = nullptr;
-    if (Failed(ncclCommRegister(comm_, data, bytes, &handle))) return;
-    Settle("registering memory", deadline);
-    if (handle != nullptr) registered_.push_back(handle);
+    group_.Register(data, bytes, deadline);
   }
 
   void AllReduce(float* data, size_t count, Stream stream) override {
-    Enqueue(
+    group_.Enqueue(
         kAllReduce,
-        [&](cudaStream_t on) { return ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm_, on); },
+        [&](ncclComm_t comm, cudaStream_t on) {
+          return ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm, on);
+        },
         stream);
   }
 
   void AllReduce(DeviceReport* report, Stream stream) override {
     static_assert(sizeof(DeviceReport) == sizeof(double) + 3 * sizeof(int64_t));
-    Enqueue(
+    group_.Enqueue(
         kAllReduce,
-        [&](cudaStream_t on) {
-          const ncclResult_t started = ncclGroupStart();
-          if (started != ncclSuccess) return started;
-          const ncclResult_t sum =
-              ncclAllReduce(&report->loss_sum, &report->loss_sum, 1, ncclFloat64, ncclSum, comm_, on);
-          const ncclResult_t counts =
-              ncclAllReduce(&report->correct, &report->correct, 3, ncclInt64, ncclSum, comm_, on);
-          const ncclResult_t ended = ncclGroupEnd();
-          return Failed(sum) ? sum : Failed(counts) ? counts : ended;
+        [&](ncclComm_t comm, cudaStream_t on) {
+          return Together(
+              [&] {
+                return ncclAllReduce(&report->loss_sum, &report->loss_sum, 1, ncclFloat64, ncclSum, comm, on);
+              },
+              [&] {
+                return ncclAllReduce(&report->correct, &report->correct, 3, ncclInt64, ncclSum, comm, on);
+              });
         },
         stream);
   }
 
   void Broadcast(void* data, size_t bytes, int root, Stream stream) override {
-    Enqueue(
+    group_.Enqueue(
         "broadcast",
-        [&](cudaStream_t on) { return ncclBroadcast(data, data, bytes, ncclUint8, root, comm_, on); },
+        [&](ncclComm_t comm, cudaStream_t on) {
+          return ncclBroadcast(data, data, bytes, ncclUint8, root, comm, on);
+        },
+        stream);
+  }
+
+  // NCCL's own operations are on equal parts: the last rank's rest goes beside them.
+  void ReduceScatter(float* data, size_t count, float* mine, Stream stream) override {
+    const Parts parts(count, size());
+    float* const rest = data + parts.even;
+    float* const sum = rank() == parts.last ? mine + parts.width : rest;
+    group_.Enqueue(
+        "reduce-scatter",
+        [&](ncclComm_t comm, cudaStream_t on) {
+          return Together(
+              [&] {
+                if (parts.width == 0) return ncclSuccess;
+                return ncclReduceScatter(data, mine, parts.width, ncclFloat32, ncclSum, comm, on);
+              },
+              [&] {
+                if (parts.rest == 0) return ncclSuccess;
+                return ncclReduce(rest, sum, parts.rest, ncclFloat32, ncclSum, parts.last, comm, on);
+              });
+        },
+        stream);
+  }
+
+  void AllGatherParts(float* data, size_t count, Stream stream) override {
+    const Parts parts(count, size());
+    const float* const mine = data + parts.width * static_cast<size_t>(rank());
+    float* const rest = data + parts.even;
+    group_.Enqueue(
+        "all-gather",
+        [&](ncclComm_t comm, cudaStream_t on) {
+          return Together(
+              [&] {
+                if (parts.width == 0) return ncclSuccess;
+                return ncclAllGather(mine, data, parts.width, ncclFloat32, comm, on);
+              },
+              [&] {
+                if (parts.rest == 0) return ncclSuccess;
+                return ncclBroadcast(rest, rest, parts.rest, ncclFloat32, parts.last, comm, on);
+              });
+        },
         stream);
   }
 
   bool recordable() const override { return true; }
 
-  void Check() override {
-    const std::lock_guard lock(using_);
-    ThrowIfAborted();
-    ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
-    if (Failed(asked)) Throw(kAllReduce, asked, comm_);
-    if (Failed(state)) Throw(kAllReduce, state, comm_);
-  }
-
-  void Finish(Deadline deadline) override {
-    const std::lock_guard lock(using_);
-    ThrowIfAborted();
-    for (void* handle : registered_) Must(ncclCommDeregister(comm_, handle), "letting go of memory");
-    registered_.clear();
-    Must(ncclCommFinalize(comm_), "finishing");
-    Settle("finishing", deadline);
-    Must(ncclCommDestroy(comm_), "finishing");
-    comm_ = nullptr;
-  }
-
-  // Once. NCCL gives up its kernels, so that the stream moves on; not longer than kAbort, since it may hang.
-  void Abort() noexcept override {
-    if (aborted_.exchange(true)) return;
-    try {
-      // Whoever is in a call polls, and looks whether it is to end.
-      const std::unique_lock lock(using_, kAbort);
-      if (comm_ == nullptr) return;
-      std::promise<void> done;
-      std::future<void> aborted = done.get_future();
-      std::thread([comm = comm_, device = device_, done = std::move(done)]() mutable {
-        LOCKSTEP_CUDA_NOTHROW(cudaSetDevice(device));
-        static_cast<void>(ncclCommAbort(comm));
-        done.set_value();
-      }).detach();
-      aborted.wait_for(kAbort);
-    } catch (...) {
-      // No thread to be had: the process ends soon anyway.
-    }
-  }
+  void Check() override { group_.Check(kAllReduce); }
+  void Finish(Deadline deadline) override { group_.Finish(deadline); }
+  void Abort() noexcept override { group_.Abort(); }
 
  private:
-  static constexpr char kAllReduce[] = "all-reduce";
+  // PartOnDevice, as NCCL has it: equal parts, and what is left over.
+  struct Parts {
+    Parts(size_t count, int size)
+        : last(size - 1),
+          width(size > 1 ? PartOnDevice(count, 0, size).size() : count),
+          even(width * static_cast<size_t>(size)),
+          rest(count - even) {}
+    int last;
+    size_t width, even, rest;
+  };
 
-  void MakeCurrent() const { LOCKSTEP_CUDA(cudaSetDevice(device_)); }
-
-  void Must(ncclResult_t result, const std::string& operation) const {
-    if (Failed(result)) Throw(operation, result, comm_);
-  }
-  void ThrowIfAborted() const {
-    if (aborted_.load()) throw CollectiveLost("NCCL: this rank has given up");
-  }
-
-  // NCCL reads it when a communicator is made.
-  void SetEnvironment() const {
-    if (!options_.interface.empty()) {
-      ::setenv("NCCL_SOCKET_IFNAME", ("=" + options_.interface).c_str(), /*overwrite=*/0);
-    }
-    if (!options_.shared_devices) return;
-    if (version_ < kSharesGpus) {
-      throw Unsupported(
-          "NCCL " + VersionOf(version_) +
-          " does not let several ranks share a GPU (2.30 does); HierarchicalCopy would be right");
-    }
-    ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", /*overwrite=*/0);
-  }
-
-  // Rank 0's name for the group, when all have come: NCCL itself would not say who has not.
-  ncclUniqueId MeetTheOthers() const {
-    const auto check = [](const Status& status) {
-      if (!status.ok()) throw RendezvousFailed("NCCL: " + status.message());
+  // As one operation.
+  template <typename... Calls>
+  static ncclResult_t Together(const Calls&... calls) {
+    const ncclResult_t started = ncclGroupStart();
+    if (started != ncclSuccess) return started;
+    ncclResult_t failure = ncclSuccess;
+    const auto note = [&](ncclResult_t result) {
+      if (result != ncclSuccess && result != ncclInProgress && failure == ncclSuccess) failure = result;
     };
-    ncclUniqueId id{};
-    const std::string key = options_.key + "/nccl";
-    if (options_.rank == 0) {
-      Must(ncclGetUniqueId(&id), "naming the group");
-      check(options_.store->Set(key, std::string_view(id.internal, sizeof id.internal), options_.deadline));
-    }
-    std::vector<std::string> keys;
-    for (int r = 0; r < options_.size; ++r) keys.push_back(key + "/" + std::to_string(r));
-    check(options_.store->Set(keys[static_cast<size_t>(options_.rank)], "1", options_.deadline));
-    check(options_.store->Wait(keys, options_.deadline));
-    const Result<std::string> name = options_.store->Get(key, options_.deadline);
-    check(name.status());
-    if (name->size() != sizeof id.internal) throw RendezvousFailed("NCCL: the group's name is torn");
-    std::memcpy(id.internal, name->data(), sizeof id.internal);
-    return id;
+    (note(calls()), ...);
+    const ncclResult_t ended = ncclGroupEnd();
+    return failure != ncclSuccess ? failure : ended;
   }
 
-  // Until what was asked of NCCL last is under way.
-  void Settle(const std::string& operation, Deadline deadline) const {
-    while (true) {
-      ncclResult_t state = ncclSuccess;
-      Must(ncclCommGetAsyncError(comm_, &state), operation);
-      if (Failed(state)) Throw(operation, state, comm_);
-      if (state == ncclSuccess) return;
-      ThrowIfAborted();
-      if (Clock::now() >= deadline) {
-        throw CollectiveLost(operation + ": NCCL: rank " + std::to_string(options_.rank) +
-                             " waited in vain for the others until the deadline");
-      }
-      std::this_thread::sleep_for(kPoll);
-    }
-  }
+  int rank() const { return group_.options().rank; }
+  int size() const { return group_.options().size; }
 
-  template <typename Call>
-  void Enqueue(const char* operation, Call&& call, Stream stream) {
-    const std::lock_guard lock(using_);
-    ThrowIfAborted();
-    MakeCurrent();
-    Must(call(static_cast<cudaStream_t>(stream)), operation);
-    Settle(operation, Clock::now() + options_.timeout);
-  }
-
-  DeviceCommunicatorOptions options_;
-  int device_;
-  int version_ = 0;
-  ncclComm_t comm_ = nullptr;
-  std::vector<void*> registered_;
-  std::timed_mutex using_;  // comm_
-  std::atomic<bool> aborted_{false};
+  NcclGroup group_;
 };
 
 }  // namespace

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <prometheus/metric_family.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/telemetry/job_metrics.h"
+
+namespace lockstep::telemetry {
+
+// The families as the text that `format` asks for, by name and labels: the library has them in the order of a
+// hash table.
+std::string RenderMetrics(std::vector<prometheus::MetricFamily> families, MetricsFormat format);
+
+}  // namespace lockstep::telemetry
