@@ -121,7 +121,6 @@ op::Verdict VerdictOf(const job::Outcome& outcome, int replica) {
                       .replica = replica};
   if (outcome.failure) {
     if (!outcome.failure->reason.empty()) verdict.reason = outcome.failure->reason;
-    if (!outcome.failure->message.empty()) verdict.message = outcome.failure->message;
     verdict.replica = outcome.failure->replica;
     verdict.process = outcome.failure->process;
   }

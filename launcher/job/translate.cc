@@ -133,7 +133,8 @@ process::ExitReport ExitOf(const rendezvous::FailureReport& failure) {
   }
   if (failure.reason == kHangReason) report.reason = ExitReason::kSignal;
   if (failure.reason == kDeviceFailedReason && report.signal != 0) report.reason = ExitReason::kSignal;
-  report.detail = failure.message;
+  report.message = failure.message;
+  report.last_lines = failure.last_lines;
   return report;
 }
 

@@ -11,6 +11,8 @@ namespace lockstep::process {
 
 namespace {
 
+constexpr size_t kMaxWords = 200;
+
 // What these signals mean to somebody who trains models, rather than strsignal's words.
 struct SignalMeaning {
   int signal;
@@ -136,6 +138,27 @@ std::string ExitInWords(const ExitReport& report) {
   }
   const std::string words = CodeInWords(report.exit_code, report.own_trainer);
   return "exit code " + std::to_string(report.exit_code) + (words.empty() ? "" : ": " + words);
+}
+
+std::string LastLineInWords(const ExitReport& report) {
+  if (report.last_lines.empty()) return {};
+  std::string line = report.last_lines.back();
+  if (line.size() > kMaxWords) {
+    size_t end = kMaxWords;
+    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80)
+      --end;  // not within a character
+    line = line.substr(0, end) + "…";
+  }
+  return "; its last line: " + Printable(std::move(line));
+}
+
+// What follows ends a terminal's control sequences too; a tab is harmless, and bytes above 0x7f are UTF-8.
+std::string Printable(std::string line) {
+  for (char& c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\t') || byte == 0x7f) c = '?';
+  }
+  return line;
 }
 
 }  // namespace lockstep::process

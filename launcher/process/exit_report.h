@@ -38,6 +38,7 @@ struct ExitReport {
   ExitReason reason = ExitReason::kCompleted;
   bool asked_to_stop = false;  // we had signalled it before it ended
   std::string detail;          // why it never ran; else empty
+  std::string message;         // "rank 4: …" in the words of the launcher that saw it; empty: in ours
   std::string device_trouble;  // what the driver said of its GPU while it ran; filled in by job/
   std::chrono::system_clock::time_point started;
   std::chrono::system_clock::time_point ended;
@@ -62,5 +63,11 @@ std::string RankInWords(const ExitReport& report);
 std::string SignalInWords(int signal);
 // "killed by signal 11 (SIGSEGV: invalid memory access), core dumped"; "exit code 127: command not found".
 std::string ExitInWords(const ExitReport& report);
+// "; its last line: KeyError: 'rank'", cut after 200 bytes; empty where it wrote nothing.
+std::string LastLineInWords(const ExitReport& report);
+
+// A line of a process's output with '?' for control characters, so that it can neither forge other lines nor
+// disturb a terminal.
+std::string Printable(std::string line);
 
 }  // namespace lockstep::process

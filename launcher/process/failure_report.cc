@@ -13,16 +13,6 @@ std::string Seconds(std::chrono::system_clock::duration duration) {
   return text;
 }
 
-// What follows ends a terminal's control sequences too; a tab is harmless, and bytes above 0x7f are UTF-8.
-std::string Printable(const std::string& line) {
-  std::string printable = line;
-  for (char& c : printable) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\t') || byte == 0x7f) c = '?';
-  }
-  return printable;
-}
-
 std::string EndOf(const ExitReport& report) {
   if (report.reason == ExitReason::kCompleted) return "completed";
   if (report.reason == ExitReason::kStopped) return "stopped by the launcher";

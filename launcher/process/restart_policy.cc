@@ -36,13 +36,18 @@ int OutOfMemoryBefore(const RestartHistory& history, int rank) {
 }
 
 std::string Why(const ExitReport& report, const RestartRules& rules, const RestartHistory& history) {
-  std::string why = RankInWords(report) + ": " + ExitInWords(report);
+  std::string why =
+      report.message.empty() ? RankInWords(report) + ": " + ExitInWords(report) : report.message;
   if (FindRule(report, rules) != nullptr) return why + "; so says exitCodes";
   if (report.reason == ExitReason::kOutOfMemory &&
       OutOfMemoryBefore(history, report.rank) + 1 >= kOutOfMemoryLimit) {
     why += "; for the second time: a restart would not help";
   }
   return why;
+}
+
+std::string UsedUp(const RestartRules& rules) {
+  return "; " + std::to_string(rules.max_restarts) + " restarts are used up (maxRestarts)";
 }
 
 }  // namespace
@@ -98,11 +103,12 @@ Decision Decide(const std::vector<ExitReport>& reports, const RestartRules& rule
   decision.exit_code = first->exit_code;
   if (Judge(*first, rules, history) == Verdict::kPermanent) {
     decision.action = Decision::Action::kFail;
+    decision.why += LastLineInWords(*first);
     return decision;
   }
   if (decision.history.restarts >= rules.max_restarts) {
     decision.action = Decision::Action::kFail;
-    decision.why += "; " + std::to_string(rules.max_restarts) + " restarts are used up (maxRestarts)";
+    decision.why += UsedUp(rules) + LastLineInWords(*first);
     return decision;
   }
   decision.action = Decision::Action::kRestart;
@@ -126,9 +132,9 @@ Decision DecideAlone(const ExitReport& report, const RestartRules& rules, const 
   decision.action = Decision::Action::kFail;
   decision.exit_code = report.exit_code;
   decision.why = Why(report, rules, history);
-  if (verdict == Verdict::kPermanent) return decision;
-  if (all >= rules.max_restarts) {
-    decision.why += "; " + std::to_string(rules.max_restarts) + " restarts are used up (maxRestarts)";
+  if (verdict == Verdict::kPermanent || all >= rules.max_restarts) {
+    if (verdict != Verdict::kPermanent) decision.why += UsedUp(rules);
+    decision.why += LastLineInWords(report);
     return decision;
   }
   decision.action = Decision::Action::kRestart;

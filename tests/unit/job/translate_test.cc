@@ -72,6 +72,16 @@ TEST(ExitOfTest, KeepsASignalThatCameOfALostGpu) {
   EXPECT_EQ(ExitOf(FailureOf(exited, "", true)).reason, process::ExitReason::kError);
 }
 
+TEST(ExitOfTest, KeepsTheWordsOfTheOneThatSawIt) {
+  process::ExitReport aborted = Aborted();
+  aborted.last_lines = {"step 7", "no room"};
+  const auto back = ExitOf(FailureOf(aborted, "no progress for 60 s, then killed"));
+  EXPECT_EQ(process::Decide({back}, {.max_restarts = 0}, {}, {}).why,
+            process::RankInWords(aborted) +
+                ": no progress for 60 s, then killed; 0 restarts are used up "
+                "(maxRestarts); its last line: no room");
+}
+
 TEST(RankDeviceOfTest, SaysThePolicyOfAGpuAndNoneOfTheCpu) {
   placement::ProcessDevices gpu{.type = spec::DeviceType::kGpu, .devices = {"GPU-aaaa"}, .shared = true};
   gpu.memory = {.policy = spec::MemoryPolicy::kFraction, .limit = 500, .fraction = 0.5, .mps = true};

@@ -121,4 +121,13 @@ TEST(LineTailTest, KeepsTheLastTwentyLinesCut) {
 }
 
 }  // namespace
+TEST(LastLineInWordsTest, IsThatOfTheOutputFitForATerminal) {
+  ExitReport report;
+  EXPECT_EQ(LastLineInWords(report), "");
+  report.last_lines = {"Traceback:", "KeyError: 'r\x1b[2Jank'"};
+  EXPECT_EQ(LastLineInWords(report), "; its last line: KeyError: 'r?[2Jank'");
+  report.last_lines = {std::string(199, 'x') + "é" + std::string(100, 'y')};
+  EXPECT_EQ(LastLineInWords(report), "; its last line: " + std::string(199, 'x') + "…");
+}
+
 }  // namespace lockstep::process
