@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -17,6 +16,7 @@
 
 #include "common/contract/environment.h"
 #include "common/contract/exit_codes.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "launcher/agent/keeper.h"
 #include "launcher/job/run_folder.h"
@@ -109,8 +109,9 @@ void Leave(const AgentOptions& options, const op::Verdict& verdict) {
       ::open(options.termination_log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   const std::string text = op::VerdictText(verdict);
   if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    std::fprintf(stderr, "lockstep: %s cannot be written; the job ended with exit code %d: %s\n",
-                 options.termination_log.c_str(), verdict.exit_code, verdict.message.c_str());
+    log::WriteLine(log::Level::kError, "lockstep",
+                   options.termination_log + " cannot be written; the job ended with exit code " +
+                       std::to_string(verdict.exit_code) + ": " + verdict.message);
   }
 }
 
@@ -135,7 +136,7 @@ int RunOnce(const AgentOptions& options) {
     replica = run->replica;
     outcome = job::Run(*run);
   } else {
-    std::fprintf(stderr, "lockstep: %s\n", run.status().message().c_str());
+    log::WriteLine(log::Level::kError, "lockstep", run.status().message());
     outcome = {.exit_code = run.status().retryable() ? contract::kExitRendezvous : contract::kExitUsage,
                .message = run.status().message()};
   }

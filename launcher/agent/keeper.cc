@@ -2,12 +2,12 @@
 
 #include <signal.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <string>
 
+#include "common/log.h"
 #include "launcher/process/guard.h"
 
 namespace lockstep::agent {
@@ -20,10 +20,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstPause{200};
 constexpr milliseconds kLongestPause{5'000};
 
-void Say(const std::string& line) {
-  const std::string text = "lockstep: " + line + "\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-}
+void Say(const std::string& line) { log::WriteLine(log::Level::kWarning, "lockstep", line); }
 
 // The signal that asked to stop meanwhile, or 0.
 int Pause(milliseconds pause, const sigset_t& stops) {

@@ -23,6 +23,7 @@ void AddAgent(CLI::App& app, Action& action) {
       ->required();
   command->add_option("--termination-log", options->termination_log,
                       "where the reason of a failure is left for the operator");
+  AddLogFormat(*command);
   command->callback([&action, options] { action = [options] { return agent::RunAgent(*options); }; });
 }
 

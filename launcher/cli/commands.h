@@ -26,4 +26,7 @@ void AddTop(CLI::App& app, Action& action);
 void AddRuns(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
+// `--log-format text|json` of a command that runs for long (common/log.h).
+void AddLogFormat(CLI::App& command);
+
 }  // namespace lockstep::cli

@@ -150,6 +150,7 @@ void AddOperator(CLI::App& app, Action& action) {
   command->add_option("--address", arguments->address,
                       "where the page of jobs, /metrics, /healthz and /readyz are served");
   command->add_option("--port", arguments->port, "of that address; 0 is any")->check(CLI::Range(0, 65'535));
+  AddLogFormat(*command);
   command->callback([&action, arguments] { action = [arguments] { return RunOperator(*arguments); }; });
 }
 

@@ -168,7 +168,15 @@ void AddRun(CLI::App& app, Action& action) {
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--force", options.force,
                     "start even if another job was promised the GPUs' memory that this one takes");
-  command->add_flag("-q,--quiet", options.quiet, "only the ranks' output and errors");
+  auto* quiet = command->add_flag_callback(
+      "-q,--quiet", [&options] { options.verbosity = job::Verbosity::kQuiet; },
+      "only the ranks' output and errors");
+  command
+      ->add_flag_callback(
+          "-v,--verbose", [&options] { options.verbosity = job::Verbosity::kVerbose; },
+          "also every process that starts and ends")
+      ->excludes(quiet);
+  AddLogFormat(*command);
   command->callback([&action, arguments, replica] {
     arguments->one_of_several = replica->count() > 0;
     action = [arguments] { return RunCommand(*arguments); };

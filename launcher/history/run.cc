@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/wall_time.h"
 #include "launcher/telemetry/text_format.h"
 
 namespace lockstep::history {
@@ -44,15 +45,10 @@ int64_t Integer(const Json& json, const char* key) {
 
 // Seconds between two times in RFC 3339, to the second.
 std::optional<double> Between(const std::string& start, const std::string& end) {
-  const auto read = [](const std::string& text) -> std::optional<time_t> {
-    tm parts{};
-    if (::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts) == nullptr) return {};
-    return ::timegm(&parts);
-  };
-  const auto from = read(start);
-  const auto to = read(end);
+  const auto from = ParseTime(start);
+  const auto to = ParseTime(end);
   if (!from || !to) return {};
-  return std::difftime(*to, *from);
+  return std::chrono::duration<double>(*to - *from).count();
 }
 
 // "rank 2, exit code 137": what an event has besides its time and its name.

@@ -11,12 +11,19 @@
 #include "common/contract/token.h"
 #include "launcher/job/machine.h"
 #include "launcher/job/translate.h"
+#include "launcher/process/failure_report.h"
 #include "launcher/spec/json.h"
 #include "launcher/spec/validate.h"
 #include "launcher/telemetry/endpoints.h"
 #include "launcher/telemetry/status_document.h"
 
 namespace lockstep::job {
+
+namespace {
+
+constexpr char kSource[] = "lockstep";  // of its own lines
+
+}  // namespace
 
 Launcher::Launcher(RunOptions options)
     : options_(std::move(options)),
@@ -84,7 +91,7 @@ Status Launcher::StartServing() {
                                 : telemetry::HangRule::ForProgram(job.run_policy.progress_deadline);
   watch_ = std::make_unique<Watch>(*loop_, *state_, *console_,
                                    Watch::Options{.hang_rule = rule,
-                                                  .shows_progress = !options_.quiet,
+                                                  .shows_progress = options_.verbosity != Verbosity::kQuiet,
                                                   .on_hang = [this](const auto& verdict) { OnHang(verdict); },
                                                   .on_ready =
                                                       [this](int rank, bool regroups) {
@@ -247,7 +254,7 @@ void Launcher::End() {
                      " after " + InSeconds(snapshot.elapsed_seconds);
   if (snapshot.restarts > 0) line += ", " + std::to_string(snapshot.restarts) + " restarts";
   if (!message.empty()) line += ": " + message;
-  succeeded ? Say(line) : SayAlways(line);
+  succeeded ? Say(line) : SayAlways(line, log::Level::kError);
   exit_code_ = exit_code;
   end_message_ = message;
   ended_ = true;
@@ -255,12 +262,25 @@ void Launcher::End() {
   loop_->After(telemetry::Viewers::kLastLook, [this] { loop_->Stop(); });
 }
 
-void Launcher::Say(const std::string& line) {
-  if (!options_.quiet) SayAlways(line);
+void Launcher::SayMore(const std::string& line) {
+  if (options_.verbosity == Verbosity::kVerbose) SayAlways(line, log::Level::kDebug);
 }
 
-void Launcher::SayAlways(const std::string& line) {
-  console_->Write(process::OutputStream::kStderr, "lockstep: " + line + "\n");
+void Launcher::Say(const std::string& line) {
+  if (options_.verbosity != Verbosity::kQuiet) SayAlways(line, log::Level::kInfo);
+}
+
+void Launcher::SayAlways(const std::string& line, log::Level level) {
+  console_->Write(process::OutputStream::kStderr, log::Line(level, kSource, line) + "\n");
+}
+
+void Launcher::SayFailures(const std::vector<process::ExitReport>& reports) {
+  std::string text = process::FailureReport(reports);
+  if (log::format() == log::Format::kJson && !text.empty()) {
+    text.pop_back();
+    text = log::JsonLine(log::Level::kError, kSource, text) + "\n";
+  }
+  console_->Write(process::OutputStream::kStderr, text);
 }
 
 }  // namespace lockstep::job

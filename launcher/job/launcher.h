@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/event_loop.h"
+#include "common/log.h"
 #include "launcher/http/server.h"
 #include "launcher/job/gpu_health.h"
 #include "launcher/job/mps_daemon.h"
@@ -105,9 +106,12 @@ class Launcher {
   void Finish(int exit_code, const std::string& message);
   void End();
 
-  // A line of the launcher's own on standard error; not in quiet mode.
+  // A line of the launcher's own on standard error: in verbose mode only; not in quiet mode; always.
+  void SayMore(const std::string& line);
   void Say(const std::string& line);
-  void SayAlways(const std::string& line);
+  void SayAlways(const std::string& line, log::Level level = log::Level::kWarning);
+  // The report on those that failed.
+  void SayFailures(const std::vector<process::ExitReport>& reports);
   int local_rank_of(int rank) const { return rank - rank_offset_; }
   // How many launchers the job has.
   int replicas() const { return options_.whole ? 1 : spec::ReplicasOf(options_.job); }

@@ -7,8 +7,8 @@
 #include "launcher/job/machine.h"
 #include "launcher/job/place.h"
 #include "launcher/job/translate.h"
-#include "launcher/process/failure_report.h"
 #include "launcher/spec/validate.h"
+#include "launcher/telemetry/text_format.h"
 
 // The part of a Launcher that is one generation: how it starts, fails, stops and is over.
 namespace lockstep::job {
@@ -42,6 +42,17 @@ bool SomeCheckpointed(const std::vector<process::ExitReport>& reports) {
   return std::any_of(reports.begin(), reports.end(), [](const process::ExitReport& report) {
     return report.exit_code == contract::kExitCheckpointed;
   });
+}
+
+// "rank 2 (worker 2): pid 4711 on GPU-7a1b2c3d: python3 train.py"
+std::string StartInWords(const process::Launch& launch, const telemetry::RankDevice& device, int pid) {
+  const process::ExitReport who{.rank = launch.rank, .role = launch.role, .role_rank = launch.role_rank};
+  std::string text = process::RankInWords(who) + ": pid " + std::to_string(pid) + " on ";
+  if (device.devices.empty()) text += device.type;
+  for (size_t i = 0; i < device.devices.size(); ++i) text += (i == 0 ? "" : ",") + device.devices[i];
+  text += ":";
+  for (const std::string& word : launch.command) text += " " + word;
+  return text;
 }
 
 // The first rank that the job is about: its steps are the job's.
@@ -142,6 +153,7 @@ void Launcher::StartProcessesOnceOthersAreGone() {
     const int pid = supervisor_->pid(launches_[i].local_rank);
     pids[launches_[i].rank] = pid;
     state_->RankStarted(identities_[i], pid, now);
+    SayMore(StartInWords(launches_[i], identities_[i].device, pid));
   }
   watch_->Begin(std::move(pids));
   KeepStatus();
@@ -150,7 +162,7 @@ void Launcher::StartProcessesOnceOthersAreGone() {
 void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
   // The one to blame is killed, and the rest is as for any rank that fails.
   hang_ = verdict.message;
-  SayAlways("the job hangs: " + verdict.message);
+  SayAlways("the job hangs: " + verdict.message, log::Level::kError);
   for (const int rank : verdict.lagging) {
     hung_.insert(rank);
     supervisor_->Signal(local_rank_of(rank), SIGKILL);
@@ -159,6 +171,10 @@ void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
 
 void Launcher::OnExit(process::ExitReport& report) {
   output_->Complete(report);
+  SayMore(process::RankInWords(report) + " ended after " +
+          InSeconds(std::chrono::duration<double>(report.ended - report.started).count()) + ": " +
+          process::ExitInWords(report) + "; its memory was " + telemetry::FormatBytes(report.max_rss_bytes) +
+          " at most");
   regroup_->Ended(report.local_rank);
   // Before everything below the launcher is swept away.
   if (--running_ == 0) mps_.reset();
@@ -180,7 +196,7 @@ void Launcher::OnExit(process::ExitReport& report) {
       break;
   }
   failed_ = true;
-  if (restarts_alone_) console_->Write(process::OutputStream::kStderr, process::FailureReport({report}));
+  if (restarts_alone_) SayFailures({report});
   if (!gpu_health_) return membership_->ReportFailure(FailureOf(report, HangOf(report.rank)));
   // The driver may be about to say why.
   if (awaited_.empty()) loop_->After(kDriverGrace, [this] { ReportAwaited(); });
@@ -265,7 +281,7 @@ void Launcher::OnAllStopped(const std::vector<process::ExitReport>& reports) {
   if (failed_ && !restarts_alone_) {
     std::vector<process::ExitReport> told = reports;
     for (process::ExitReport& report : told) report.device_trouble = TroubleOf(report.local_rank);
-    console_->Write(process::OutputStream::kStderr, process::FailureReport(told));
+    SayFailures(told);
   }
 
   const bool some_wait = supervisor_->state() == process::Supervisor::State::kParked;

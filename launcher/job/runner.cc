@@ -1,8 +1,7 @@
 #include "launcher/job/runner.h"
 
-#include <cstdio>
-
 #include "common/contract/exit_codes.h"
+#include "common/log.h"
 #include "launcher/job/launcher.h"
 
 namespace lockstep::job {
@@ -10,7 +9,7 @@ namespace lockstep::job {
 Outcome Run(const RunOptions& options) {
   Launcher launcher(options);
   if (const Status status = launcher.Start(); !status.ok()) {
-    std::fprintf(stderr, "lockstep: %s\n", status.message().c_str());
+    log::WriteLine(log::Level::kError, "lockstep", status.message());
     return {.exit_code = status.retryable() ? contract::kExitRendezvous : contract::kExitUsage,
             .message = status.message()};
   }

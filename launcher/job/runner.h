@@ -14,6 +14,12 @@
 // HTTP server's.
 namespace lockstep::job {
 
+enum class Verbosity {
+  kQuiet,  // neither progress nor the launcher's own news; errors and the ranks' output all the same
+  kNormal,
+  kVerbose,  // also every process that starts and ends
+};
+
 struct RunOptions {
   spec::TrainingJob job;
   int replica = 0;         // over all roles, in the manifest's order
@@ -33,8 +39,7 @@ struct RunOptions {
   std::chrono::seconds elastic_wait{30};
   std::chrono::seconds grow_interval{60};
   bool force = false;  // start although another job was promised the devices' memory (ledger/)
-  bool quiet =
-      false;  // neither progress nor the launcher's own news; errors and the ranks' output all the same
+  Verbosity verbosity = Verbosity::kNormal;
 };
 
 // How a run ended, for whoever has to tell a job that failed from a launcher that did.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/contract/event.h"
+#include "common/log.h"
 
 namespace lockstep::job {
 
@@ -20,6 +21,15 @@ int TerminalWidth() {
     if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   }
   return 80;
+}
+
+log::Fields FieldsOf(const telemetry::Progress& progress) {
+  log::Fields fields = {{"step", progress.step}, {"epoch", progress.epoch}};
+  if (progress.total_steps > 0) fields.emplace_back("totalSteps", progress.total_steps);
+  if (progress.loss) fields.emplace_back("loss", *progress.loss);
+  if (progress.accuracy) fields.emplace_back("accuracy", *progress.accuracy);
+  if (progress.samples_per_second) fields.emplace_back("samplesPerSecond", *progress.samples_per_second);
+  return fields;
 }
 
 }  // namespace
@@ -111,12 +121,16 @@ void Watch::ShowProgress(bool stepped) {
     style_.width = TerminalWidth();
     console_.SetStatusLine(telemetry::FormatProgressLine(state_.Snapshot(now), style_));
   } else if (stepped) {
+    // (Most steps are not worth a line, and a whole snapshot would be dear.)
+    const auto at = state_.progress();
+    if (!at || !throttle_.ShouldPrint(at->step, at->total_steps, at->epoch, now)) return;
     const telemetry::JobSnapshot snapshot = state_.Snapshot(now);
-    if (!snapshot.progress) return;
-    const telemetry::Progress& progress = *snapshot.progress;
-    if (throttle_.ShouldPrint(progress.step, progress.total_steps, progress.epoch, now)) {
-      console_.Write(process::OutputStream::kStderr, telemetry::FormatPlainProgress(snapshot) + "\n");
-    }
+    const std::string text = telemetry::FormatPlainProgress(snapshot);
+    const bool json = log::format() == log::Format::kJson;
+    console_.Write(
+        process::OutputStream::kStderr,
+        (json ? log::JsonLine(log::Level::kInfo, "lockstep", text, FieldsOf(*snapshot.progress)) : text) +
+            "\n");
   }
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "launcher/kube/time.h"
+#include "common/wall_time.h"
 
 namespace lockstep::kube {
 
@@ -20,9 +20,7 @@ int Number(const Json& object, const char* key, int otherwise) {
   return value != object.end() && value->is_number_integer() ? value->get<int>() : otherwise;
 }
 
-std::string WallNow() {
-  return FormatMicroTime(std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now()));
-}
+std::string WallNow() { return FormatTime(std::chrono::system_clock::now(), TimeParts::kMicroseconds); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 
+#include "common/wall_time.h"
 #include "launcher/placement/memory_share.h"
 #include "launcher/spec/enums.h"
 
@@ -35,14 +36,6 @@ void Add(const placement::MemoryShare& share, Use& use) {
   } else if (share.fraction && use.total_bytes == 0) {
     use.share += *share.fraction;
   }
-}
-
-std::string Time(std::chrono::system_clock::time_point time) {
-  const time_t seconds = std::chrono::system_clock::to_time_t(time);
-  tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[32];
-  return std::string(text, ::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts));
 }
 
 std::string Printable(std::string text) {
@@ -87,7 +80,7 @@ std::vector<Use> UsesOf(const placement::DeviceAssignment& assignment,
 
 std::string Describe(const Claim& claim) {
   std::string text = "job " + claim.namespace_name + "/" + claim.job + " of " + claim.user + " (pid " +
-                     std::to_string(claim.pid) + ", since " + Time(claim.since) + ") holds " +
+                     std::to_string(claim.pid) + ", since " + FormatTime(claim.since) + ") holds " +
                      Amount(claim.use.bytes, claim.use.share) + " (" + claim.use.policy + ")";
   return Printable(std::move(text));
 }

@@ -6,7 +6,7 @@
 
 #include "common/contract/token.h"
 #include "common/log.h"
-#include "launcher/kube/time.h"
+#include "common/wall_time.h"
 #include "launcher/operator/gang.h"
 #include "launcher/operator/json_fields.h"
 #include "launcher/operator/names.h"
@@ -132,7 +132,7 @@ Executor::Outcome Executor::WriteStatus(const ObservedJob& job, const JobStatus&
 
 void Executor::Tell(const ObservedJob& job, const PlannedEvent& event) {
   const auto now = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-  const std::string time = kube::FormatTime(now);
+  const std::string time = FormatTime(now);
   constexpr size_t kMaxMessage = 1024;  // of an Event
   const Json object = {
       {"metadata",

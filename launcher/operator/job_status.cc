@@ -4,7 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "launcher/kube/time.h"
+#include "common/wall_time.h"
 #include "launcher/operator/json_fields.h"
 
 namespace lockstep::op {
@@ -183,10 +183,10 @@ Json StatusPatch(const JobStatus& status) {
   return patch;
 }
 
-std::string TimeText(Time time) { return kube::FormatTime(time); }
+std::string TimeText(Time time) { return FormatTime(time); }
 
 std::optional<Time> ReadTime(const Json& object, std::string_view key) {
-  const auto time = kube::ParseTime(Text(object, key));
+  const auto time = ParseTime(Text(object, key));
   if (!time) return {};
   return std::chrono::floor<std::chrono::seconds>(*time);
 }

@@ -15,6 +15,8 @@ using Json = nlohmann::json;
 
 namespace {
 
+constexpr char kLogFormat[] = "LOCKSTEP_LOG_FORMAT";  // the agent's --log-format
+
 // patchMergeKey of the lists of a PodTemplateSpec (k8s.io/api/core/v1/types.go). A list that is not here is
 // atomic.
 std::string_view MergeKey(std::string_view list) {
@@ -105,6 +107,7 @@ void CheckContainer(const Json& container, const std::string& path, Conflicts& c
   }
   for (const Json& variable : Items(container, "env")) {
     const std::string name = Text(variable, "name");
+    if (name == kLogFormat) continue;
     if (name.starts_with("LOCKSTEP_") || name == "JOB_COMPLETION_INDEX") {
       conflicts.push_back(path + ".env: " + name + " is the operator's");
     }

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <chrono>
 
-#include "launcher/kube/time.h"
+#include "common/wall_time.h"
 
 namespace lockstep::plugin {
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// RFC 3339 with up to nine digits of a second, which kube/time.h's microseconds would cut.
+// RFC 3339 with up to nine digits of a second, which ParseTime's microseconds would cut.
 std::optional<int64_t> Nanoseconds(std::string_view text) {
   int64_t fraction = 0;
   std::string whole(text);
@@ -24,7 +24,7 @@ std::optional<int64_t> Nanoseconds(std::string_view text) {
     }
     whole = std::string(text.substr(0, dot)).append(text.substr(end));
   }
-  const auto time = kube::ParseTime(whole);
+  const auto time = ParseTime(whole);
   if (!time) return std::nullopt;
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time->time_since_epoch()).count() + fraction;
 }
@@ -44,7 +44,7 @@ LogLine ParseLogLine(std::string_view line, int64_t fallback) {
 }
 
 std::string SinceTime(int64_t time) {
-  return kube::FormatTime(kube::WallTime(std::chrono::seconds(time / kSecond)));
+  return FormatTime(std::chrono::sys_seconds(std::chrono::seconds(time / kSecond)));
 }
 
 std::optional<int> RankOf(std::string_view text) {

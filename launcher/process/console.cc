@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/log.h"
 #include "launcher/process/console_sink.h"
 
 namespace lockstep::process {
@@ -41,7 +42,7 @@ Console::Console(EventLoop& loop, const Options& options) {
   };
   out_ = make(options.out_fd);
   err_ = SameFile(options.out_fd, options.err_fd) ? out_ : make(options.err_fd);
-  if (!DumbTerminal()) {
+  if (!DumbTerminal() && log::format() == log::Format::kText) {
     if (err_->is_terminal()) {
       status_sink_ = err_.get();
     } else if (out_->is_terminal()) {

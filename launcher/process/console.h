@@ -43,7 +43,7 @@ class Console {
 
   // The line that stays at the bottom of the terminal: standard error's, else standard output's. Cut to the
   // terminal's width, in which colours (ESC [ … m) don't count; empty takes it away. Does nothing where
-  // neither is a terminal.
+  // neither is a terminal, and where lines are JSON.
   void SetStatusLine(std::string_view text);
   bool has_status_line() const;
 

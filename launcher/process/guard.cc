@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "common/log.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/exit_report.h"
 
@@ -28,11 +29,7 @@ bool IsIgnored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// One write, so that it stays one line among others; stdio is left to the launcher's main.
-void Say(const std::string& message) {
-  const std::string line = "lockstep: " + message + "\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-}
+void Say(const std::string& message) { log::WriteLine(log::Level::kError, "lockstep", message); }
 
 [[noreturn]] void RunLauncher(const std::function<int()>& launcher_main, pid_t guard, const sigset_t& mask) {
   ::setpgid(0, 0);

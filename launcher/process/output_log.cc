@@ -7,12 +7,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <utility>
 
 #include "common/log.h"
 #include "common/unique_fd.h"
+#include "common/wall_time.h"
 #include "launcher/process/line_tail.h"
 
 namespace lockstep::process {
@@ -27,13 +27,7 @@ std::string Prefix(int rank, bool color) {
   return color ? "\x1b[" + std::to_string(31 + rank % 6) + "m" + text + "\x1b[0m" : text;
 }
 
-std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  std::array<char, 32> text;
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc)};
-}
+std::string StreamName(OutputStream stream) { return stream == OutputStream::kStdout ? "stdout" : "stderr"; }
 
 // What a terminal would be left showing: progress bars overwrite their line with carriage returns.
 std::string_view Visible(std::string_view line) {
@@ -86,7 +80,8 @@ void OutputLog::Clear() {
 
 Status OutputLog::Begin(int generation, const std::vector<Launch>& launches) {
   Clear();
-  const std::string header = "=== generation " + std::to_string(generation) + ", " + Now() + " ===\n";
+  const std::string header = "=== generation " + std::to_string(generation) + ", " +
+                             FormatTime(std::chrono::system_clock::now()) + " ===\n";
   Status result;
   for (const Launch& launch : launches) {
     auto rank = std::make_unique<Rank>();
@@ -115,7 +110,8 @@ void OutputLog::Again(int local_rank, int incarnation) {
   if (found == ranks_.end()) return;
   Rank& rank = *found->second;
   rank.tail = LineTail();
-  WriteFile(rank, "=== started again, incarnation " + std::to_string(incarnation) + ", " + Now() + " ===\n");
+  WriteFile(rank, "=== started again, incarnation " + std::to_string(incarnation) + ", " +
+                      FormatTime(std::chrono::system_clock::now()) + " ===\n");
 }
 
 void OutputLog::WriteFile(Rank& rank, std::string_view bytes) {
@@ -146,17 +142,17 @@ void OutputLog::Write(int local_rank, OutputStream stream, std::string_view byte
     const size_t newline = bytes.find('\n');
     if (newline == std::string_view::npos) break;
     if (state.partial.empty()) {
-      EndLine(rank, state.prefix, bytes.substr(0, newline), text);
+      EndLine(rank, stream, bytes.substr(0, newline), text);
     } else {
       state.partial += bytes.substr(0, newline);
-      EndLine(rank, state.prefix, state.partial, text);
+      EndLine(rank, stream, state.partial, text);
       state.partial.clear();
     }
     bytes.remove_prefix(newline + 1);
   }
   state.partial += bytes;
   while (state.partial.size() > kMaxConsoleLine) {
-    EndLine(rank, state.prefix, std::string_view(state.partial).substr(0, kMaxConsoleLine), text);
+    EndLine(rank, stream, std::string_view(state.partial).substr(0, kMaxConsoleLine), text);
     state.partial.erase(0, kMaxConsoleLine);
   }
   if (options_.console != nullptr) options_.console->Write(stream, text);
@@ -169,11 +165,17 @@ void OutputLog::Write(int local_rank, OutputStream stream, std::string_view byte
   }
 }
 
-void OutputLog::EndLine(Rank& rank, std::string_view prefix, std::string_view line, std::string& text) {
+void OutputLog::EndLine(Rank& rank, OutputStream stream, std::string_view line, std::string& text) {
   const std::string_view visible = Visible(line);
   rank.tail.Add(visible);
   if (options_.console == nullptr) return;
-  text.append(prefix).append(visible).append(1, '\n');
+  if (log::format() == log::Format::kJson) {
+    text += log::JsonLine(log::Level::kInfo, "rank", visible,
+                          {{"rank", rank.rank}, {"stream", StreamName(stream)}});
+  } else {
+    text.append(rank.streams[static_cast<size_t>(stream)].prefix).append(visible);
+  }
+  text += '\n';
 }
 
 void OutputLog::ShowPartial(Rank& rank, OutputStream stream) {
@@ -181,7 +183,7 @@ void OutputLog::ShowPartial(Rank& rank, OutputStream stream) {
   loop_.Cancel(std::exchange(state.timer, 0));
   if (state.partial.empty()) return;
   std::string text;
-  EndLine(rank, state.prefix, std::exchange(state.partial, {}), text);
+  EndLine(rank, stream, std::exchange(state.partial, {}), text);
   if (options_.console != nullptr) options_.console->Write(stream, text);
 }
 

@@ -16,7 +16,7 @@
 namespace lockstep::process {
 
 // What the ranks write: whole into a file for each rank, line by line onto the console with the rank in
-// front, and the last 20 lines kept for the report on a failure.
+// front (or as JSON: log::Format), and the last 20 lines kept for the report on a failure.
 //
 // The files are <folder>/rank-<rank>.log, mode 0600, the folder 0700 when it is made. Each generation appends
 // to them after a line "=== generation 1, 2026-01-31T12:00:00Z ===". A file that can't be written (a full
@@ -59,7 +59,7 @@ class OutputLog {
   OutputLog(EventLoop& loop, Options options);
   void Clear();
   static void WriteFile(Rank& rank, std::string_view bytes);
-  void EndLine(Rank& rank, std::string_view prefix, std::string_view line, std::string& text);
+  void EndLine(Rank& rank, OutputStream stream, std::string_view line, std::string& text);
   void ShowPartial(Rank& rank, OutputStream stream);
 
   EventLoop& loop_;

@@ -401,6 +401,11 @@ std::vector<RankProgress> JobState::rank_progress() const {
   return result;
 }
 
+std::optional<Progress> JobState::progress() const {
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
 double JobState::median_step_seconds() const {
   const std::lock_guard lock(mutex_);
   return meter_.median_step_seconds();

@@ -172,6 +172,8 @@ class JobState {
   // What AssessHang needs.
   std::vector<RankProgress> rank_progress() const;
   double median_step_seconds() const;
+  // As it was told last, without what Snapshot works out of it; empty before the first step.
+  std::optional<Progress> progress() const;
 
  private:
   struct Rank {

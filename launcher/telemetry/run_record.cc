@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/wall_time.h"
 #include "launcher/telemetry/job_state.h"
 #include "launcher/telemetry/tensorboard_event.h"
 #include "launcher/telemetry/text_format.h"
@@ -28,7 +29,7 @@ void AddNumber(Json& json, const char* key, double value) {
 }
 
 Json EventJson(RunRecord::WallTime time, std::string_view event) {
-  return {{"time", FormatTime(time)}, {"event", event}};
+  return {{"time", FormatTime(time, TimeParts::kMilliseconds)}, {"event", event}};
 }
 
 // (What programs wrote need not be UTF-8.)
@@ -75,7 +76,8 @@ void RunRecord::Step(const Progress& progress, double seconds) {
 
 void RunRecord::WriteStep(const Progress& progress, double seconds) {
   last_step_ = progress.step;
-  Json json = {{"time", FormatTime(progress.last_updated)}, {"seconds", std::round(seconds * 1e3) / 1e3}};
+  Json json = {{"time", FormatTime(progress.last_updated, TimeParts::kMilliseconds)},
+               {"seconds", std::round(seconds * 1e3) / 1e3}};
   json["step"] = progress.step;
   json["epoch"] = progress.epoch;
   if (progress.loss) AddNumber(json, "loss", *progress.loss);

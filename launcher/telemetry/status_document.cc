@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/wall_time.h"
+
 namespace lockstep::telemetry {
 
 namespace {
@@ -16,16 +18,6 @@ std::string Format(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof text, format, value);
   return text;
-}
-
-// RFC 3339 in whole seconds, as Kubernetes writes times.
-std::string Time(std::chrono::system_clock::time_point time) {
-  const time_t seconds = std::chrono::system_clock::to_time_t(time);
-  tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[32];
-  const size_t size = ::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return std::string(text, size);
 }
 
 Json ProgressJson(const Progress& progress) {
@@ -42,7 +34,7 @@ Json ProgressJson(const Progress& progress) {
   if (progress.loss) json["loss"] = Format("%.6g", *progress.loss);
   if (progress.loss_average) json["lossAverage"] = Format("%.6g", *progress.loss_average);
   if (progress.accuracy) json["accuracy"] = Format("%.4f", *progress.accuracy);
-  json["lastUpdatedTime"] = Time(progress.last_updated);
+  json["lastUpdatedTime"] = FormatTime(progress.last_updated);
   return json;
 }
 
@@ -56,7 +48,7 @@ Json FailureJson(const Failure& failure) {
   if (failure.exit_code) json["exitCode"] = *failure.exit_code;
   json["reason"] = failure.reason;
   json["message"] = failure.message;
-  json["time"] = Time(failure.time);
+  json["time"] = FormatTime(failure.time);
   if (!failure.last_lines.empty()) json["lastLines"] = failure.last_lines;
   return json;
 }
@@ -171,8 +163,8 @@ std::string StatusDocument(const JobSnapshot& snapshot, const std::optional<std:
   json["attempt"] = description.attempt;
   json["generation"] = snapshot.generation;
   json["restarts"] = snapshot.restarts;
-  json["startTime"] = Time(snapshot.start_time);
-  if (snapshot.completion_time) json["completionTime"] = Time(*snapshot.completion_time);
+  json["startTime"] = FormatTime(snapshot.start_time);
+  if (snapshot.completion_time) json["completionTime"] = FormatTime(*snapshot.completion_time);
   json["elapsedSeconds"] = Format("%.3f", snapshot.elapsed_seconds);
   if (snapshot.progress) json["progress"] = ProgressJson(*snapshot.progress);
   if (snapshot.goodput) json["goodput"] = Format("%.4f", *snapshot.goodput);

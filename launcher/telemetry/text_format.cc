@@ -1,7 +1,5 @@
 #include "launcher/telemetry/text_format.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -62,19 +60,6 @@ std::string FormatLoss(double loss) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%.2e", loss);
   return text.data();
-}
-
-std::string FormatTime(std::chrono::system_clock::time_point time) {
-  const auto since = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
-  const time_t seconds = std::chrono::system_clock::to_time_t(
-      std::chrono::system_clock::time_point(std::chrono::floor<std::chrono::seconds>(since)));
-  tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 32> text;
-  const size_t size = ::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::array<char, 8> fraction;
-  std::snprintf(fraction.data(), fraction.size(), ".%03dZ", static_cast<int>(since.count() % 1000));
-  return std::string(text.data(), size) + fraction.data();
 }
 
 std::vector<std::string> FormatTable(const std::vector<std::string>& heading,

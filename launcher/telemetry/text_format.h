@@ -13,8 +13,6 @@ std::string FormatDuration(double seconds);  // "41 s", "3 min 05 s", "2 h 10 mi
 std::string FormatBytes(int64_t bytes);      // "512 B", "1.5 MiB"
 std::string FormatDecimals(double value, int decimals);
 std::string FormatLoss(double loss);  // four decimals, "1.23e-05" or "4.56e+07" where they say too little
-// RFC 3339 in UTC, "2026-01-31T12:00:00.123Z".
-std::string FormatTime(std::chrono::system_clock::time_point time);
 
 // Lines of columns as wide as their longest cell, two blanks between them; no column where only the heading
 // has a text. Each row has as many cells as the heading.

@@ -3,6 +3,10 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
 #include "tests/support/launcher_process.h"
 
 // `lockstep run` with programs that do what they should.
@@ -55,6 +59,35 @@ TEST(RunTest, KeepsAllThatARankWrites) {
     EXPECT_EQ(std::count(log.begin(), log.end(), 'x'), 3000000);
     EXPECT_THAT(log.substr(log.size() - 22), HasSubstr("no newline at the end"));
   }
+}
+
+TEST(RunTest, WritesEveryLineAsJsonWhereThatIsAskedFor) {
+  nlohmann::json spec = ShellSpec(2, "echo out; echo err >&2; exit $((RANK * 7))");
+  spec["runPolicy"] = {{"maxRestarts", 0}};
+  JobRun run(spec, {.arguments = {"--log-format", "json", "--verbose"}});
+  EXPECT_EQ(run.Wait(), 7) << run.launcher().err();
+  std::map<std::string, int> seen;
+  std::string messages;
+  for (const std::string& text : {run.launcher().out(), run.launcher().err()}) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      ASSERT_TRUE(json.is_object()) << line;
+      if (json["source"] == "rank") {
+        ++seen[json["message"].get<std::string>() + " of " + json["rank"].dump() + " " +
+               json["stream"].get<std::string>()];
+      } else {
+        EXPECT_EQ(json["source"], "lockstep");
+        messages += json["level"].get<std::string>() + ": " + json["message"].get<std::string>() + "\n";
+      }
+    }
+  }
+  EXPECT_GE(seen["out of 1 stdout"], 1);
+  EXPECT_GE(seen["err of 1 stderr"], 1);
+  EXPECT_THAT(messages, HasSubstr("debug: rank 1: pid "));
+  EXPECT_THAT(messages, HasSubstr("debug: rank 1 ended after "));
+  EXPECT_THAT(messages, HasSubstr("error: rank 1 (worker"));
+  EXPECT_THAT(messages, HasSubstr("error: test: ended with exit code 7"));
 }
 
 TEST(RunTest, AnswersOverHttpWhileItRuns) {

@@ -3,7 +3,6 @@
 
 #include "launcher/kube/rate_limit.h"
 #include "launcher/kube/resource.h"
-#include "launcher/kube/time.h"
 
 namespace lockstep::kube {
 namespace {
@@ -39,19 +38,6 @@ TEST(ResourceTest, HasThePathsOfTheApi) {
   EXPECT_EQ(PathOf(kTrainingJobs, {}), "/apis/lockstep.dev/v1alpha1/trainingjobs");
   EXPECT_EQ(PathOf(kNodes, {.name = "n"}), "/api/v1/nodes/n");
   EXPECT_EQ(PathOf(kPods, {.space = "../x", .name = "a b"}), "/api/v1/namespaces/..%2Fx/pods/a%20b");
-}
-
-TEST(TimeTest, IsWrittenAndReadAsTheApiDoes) {
-  const auto time = ParseTime("2026-01-31T12:00:01.25+02:00");
-  ASSERT_TRUE(time);
-  EXPECT_EQ(FormatMicroTime(*time), "2026-01-31T10:00:01.250000Z");
-  EXPECT_EQ(FormatTime(*time), "2026-01-31T10:00:01Z");
-  EXPECT_EQ(ParseTime(FormatMicroTime(*time)), time);
-  EXPECT_EQ(FormatTime(*ParseTime("2024-02-29T23:59:59Z")), "2024-02-29T23:59:59Z");
-  for (const char* wrong : {"", "2026-01-31", "2026-02-30T00:00:00Z", "2026-01-31T25:00:00Z",
-                            "2026-01-31T12:00:00", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:00Zx"}) {
-    EXPECT_FALSE(ParseTime(wrong)) << wrong;
-  }
 }
 
 }  // namespace

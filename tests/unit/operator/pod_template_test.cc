@@ -86,7 +86,8 @@ TEST(PodTemplateTest, KeepsWhatTheAgentsRelyUpon) {
   }
   EXPECT_THAT(CheckTemplate(Json::parse(
                   R"({"metadata":{"labels":{"team":"a"}},"spec":{"nodeSelector":{"gpu":"h100"},"containers":[
-                      {"name":"lockstep","image":"x","resources":{"limits":{"cpu":"4"}}},
+                      {"name":"lockstep","image":"x","resources":{"limits":{"cpu":"4"}},
+                       "env":[{"name":"LOCKSTEP_LOG_FORMAT","value":"json"}]},
                       {"name":"other","command":["sh"]}]}})")),
               IsEmpty());
 }

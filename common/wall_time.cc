@@ -1,33 +1,16 @@
-#include "launcher/kube/time.h"
+#include "common/wall_time.h"
 
 #include <array>
 #include <cstdint>
 #include <cstdio>
 
-namespace lockstep::kube {
+namespace lockstep {
 
 namespace {
 
 using std::chrono::days;
 using std::chrono::microseconds;
 using std::chrono::seconds;
-
-std::string Format(WallTime time, bool with_parts) {
-  const auto day = std::chrono::floor<days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::array<char, 64> text{};
-  const int size =
-      std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d", int{date.year()},
-                    unsigned{date.month()}, unsigned{date.day()}, static_cast<int>(clock.hours().count()),
-                    static_cast<int>(clock.minutes().count()), static_cast<int>(clock.seconds().count()));
-  std::string formatted(text.data(), static_cast<size_t>(size));
-  if (with_parts) {
-    std::snprintf(text.data(), text.size(), ".%06d", static_cast<int>(clock.subseconds().count()));
-    formatted += text.data();
-  }
-  return formatted + "Z";
-}
 
 // Takes `count` digits off `text`.
 std::optional<int> Digits(std::string_view& text, size_t count) {
@@ -49,8 +32,23 @@ bool Skip(std::string_view& text, char wanted) {
 
 }  // namespace
 
-std::string FormatTime(WallTime time) { return Format(time, false); }
-std::string FormatMicroTime(WallTime time) { return Format(time, true); }
+std::string FormatTime(std::chrono::system_clock::time_point time, TimeParts parts) {
+  const auto day = std::chrono::floor<days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(std::chrono::floor<microseconds>(time - day));
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d", int{date.year()},
+                unsigned{date.month()}, unsigned{date.day()}, static_cast<int>(clock.hours().count()),
+                static_cast<int>(clock.minutes().count()), static_cast<int>(clock.seconds().count()));
+  std::string formatted(text.data());
+  if (parts != TimeParts::kSeconds) {
+    const int micros = static_cast<int>(clock.subseconds().count());
+    parts == TimeParts::kMilliseconds ? std::snprintf(text.data(), text.size(), ".%03d", micros / 1000)
+                                      : std::snprintf(text.data(), text.size(), ".%06d", micros);
+    formatted += text.data();
+  }
+  return formatted + "Z";
+}
 
 std::optional<WallTime> ParseTime(std::string_view text) {
   const auto year = Digits(text, 4);
@@ -90,4 +88,4 @@ std::optional<WallTime> ParseTime(std::string_view text) {
          seconds(*second) + microseconds(micros) - offset;
 }
 
-}  // namespace lockstep::kube
+}  // namespace lockstep
