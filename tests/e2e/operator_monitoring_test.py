@@ -6,7 +6,6 @@ With LOCKSTEP_PICTURES=FOLDER its dashboard is drawn there.
 import itertools
 import os
 import pathlib
-import re
 import sys
 import tempfile
 import time
@@ -29,8 +28,7 @@ class OperatorMonitoringTest(operator_test_case.OperatorTestCase):
         # Some of what the operator wants is refused.
         self.on_write = lambda before, path: 503 if before and next(writes) % 7 == 0 else True
         self.operator.start()
-        self.wait_until(lambda: "serves metrics at" in self.operator.said(), "the operator serves")
-        address = re.findall(r"serves metrics at http://([^/]+)/", self.operator.said())[-1]
+        address = self.wait_until(self.operator.address, "the operator serves")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         scraper = prometheus.Prometheus(pathlib.Path(folder.name), [(address, LABELS)])

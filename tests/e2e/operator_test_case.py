@@ -42,9 +42,12 @@ class Operator:
         self.log.seek(0)
         return self.log.read().decode(errors="replace")
 
+    def address(self) -> str:
+        """HOST:PORT where it serves; empty while it does not."""
+        return (re.findall(r"shows its jobs at http://([^/]+)/", self.said()) or [""])[-1]
+
     def metrics(self) -> str:
-        address = re.findall(r"serves metrics at (\S+)", self.said())[-1]
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.address()}/metrics", timeout=5) as answer:
             return answer.read().decode()
 
 
