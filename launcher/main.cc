@@ -8,10 +8,12 @@ int main(int argc, char** argv) {
   CLI::App app("Starts, watches and restarts training jobs that run as several processes.", "lockstep");
   app.require_subcommand(1);
   cli::Action action;
+  cli::AddInit(app, action);
   cli::AddRun(app, action);
   cli::AddValidate(app, action);
   cli::AddSchema(app, action);
   cli::AddDevices(app, action);
+  cli::AddDoctor(app, action);
   cli::AddOperator(app, action);
   cli::AddAgent(app, action);
   cli::AddStatus(app, action);

@@ -1,8 +1,6 @@
 #include "common/contract/store_client.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -17,6 +15,7 @@
 #include <utility>
 
 #include "common/contract/authentication.h"
+#include "common/contract/connect.h"
 #include "common/contract/environment.h"
 #include "common/contract/store_address.h"
 
@@ -25,43 +24,12 @@ namespace lockstep::contract {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Deadline = Store::Deadline;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestPause{1000};
 constexpr milliseconds kAttemptLimit{5000};  // for one connection and its handshake
 constexpr milliseconds kAnswerMargin{500};
-
-// Waits for `events`; false: the deadline has passed.
-bool PollUntil(int fd, short events, Deadline deadline) {
-  while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    pollfd poll{.fd = fd, .events = events, .revents = 0};
-    const int ready = ::poll(&poll, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30)));
-    if (ready > 0) return true;
-    if (ready == 0 && Clock::now() >= deadline) return false;
-  }
-}
-
-Status Refused(int error) { return Unavailable(std::strerror(error)); }
-
-Result<UniqueFd> ConnectTo(const SocketAddress& address, Deadline deadline) {
-  UniqueFd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Status::FromErrno(errno, "socket");
-  if (::connect(fd.get(), address.get(), address.length) != 0) {
-    if (errno != EINPROGRESS) return Refused(errno);
-    if (!PollUntil(fd.get(), POLLOUT, deadline)) return Refused(ETIMEDOUT);
-    int error = 0;
-    socklen_t size = sizeof error;
-    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) return Refused(error);
-  }
-  if (IsConnectedToItself(fd.get())) return Refused(ECONNREFUSED);
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return fd;
-}
 
 Status InContext(const std::string& context, const Status& status) {
   return {status.code(), context + ": " + status.message()};

@@ -20,6 +20,8 @@ void AddRun(CLI::App& app, Action& action);
 void AddValidate(CLI::App& app, Action& action);
 void AddSchema(CLI::App& app, Action& action);
 void AddDevices(CLI::App& app, Action& action);
+void AddDoctor(CLI::App& app, Action& action);
+void AddInit(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
 void AddTop(CLI::App& app, Action& action);

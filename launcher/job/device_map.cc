@@ -1,13 +1,11 @@
 #include "launcher/job/device_map.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -15,16 +13,13 @@
 #include "launcher/job/run_folder.h"
 #include "launcher/job/translate.h"
 #include "launcher/placement/text_files.h"
-#include "launcher/process/child_process.h"
+#include "launcher/process/run_program.h"
 #include "launcher/spec/json.h"
 
 namespace lockstep::job {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::seconds kLongest{60};
-constexpr size_t kMostOutput = size_t{1} << 20;
 
 class TemporaryFolder {
  public:
@@ -46,38 +41,6 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Reads what there is; false at the end.
-bool Append(int fd, std::string* text) {
-  char bytes[4096];
-  const ssize_t n = ::read(fd, bytes, sizeof bytes);
-  if (n > 0) text->append(bytes, static_cast<size_t>(n));
-  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-}
-
-struct Said {
-  std::string out, err;
-  bool ended = false;  // within the time, and without too many words
-};
-
-Said Listen(const process::ChildPipes& pipes) {
-  Said said;
-  pollfd ready[2] = {{.fd = pipes.out.get(), .events = POLLIN, .revents = 0},
-                     {.fd = pipes.err.get(), .events = POLLIN, .revents = 0}};
-  std::string* const texts[2] = {&said.out, &said.err};
-  const auto deadline = Clock::now() + kLongest;
-  while (said.out.size() + said.err.size() < kMostOutput) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return said;
-    if (::poll(ready, 2, static_cast<int>(left)) < 0) continue;
-    for (int i = 0; i < 2; ++i) {
-      if (ready[i].revents != 0 && !Append(ready[i].fd, texts[i])) ready[i].fd = -1;
-    }
-    said.ended = ready[0].fd < 0 && ready[1].fd < 0;
-    if (said.ended) return said;
-  }
-  return said;
-}
-
 }  // namespace
 
 Result<std::string> MapDevices(const spec::TrainingJob& job, const placement::Plan& plan) {
@@ -95,19 +58,11 @@ Result<std::string> MapDevices(const spec::TrainingJob& job, const placement::Pl
   environment[contract::kWorldSize] = environment[contract::kLocalWorldSize] = "1";
   environment[contract::kTrainerConfig] = manifest;
   launch.environment.assign(environment.begin(), environment.end());
-  auto spawned = process::ChildProcess::Spawn(launch);
-  if (!spawned.ok()) return spawned.status();
-  const Said said = Listen(spawned->pipes);
-  if (!said.ended) {
-    return DeadlineExceeded("device map: the trainer has not found it within " +
-                            std::to_string(kLongest.count()) + " s");
-  }
-  pollfd end{.fd = spawned->process.pidfd(), .events = POLLIN, .revents = 0};
-  ::poll(&end, 1, 1000);
-  const std::optional<process::ExitStatus> status = spawned->process.TryWait();
-  if (status && status->exit_code == 0) return said.out;
+  const Result<process::ProgramOutput> said = process::RunProgram(launch, kLongest);
+  if (!said.ok()) return Status(said.status().code(), "device map: " + said.status().message());
+  if (said->status.exit_code == 0) return said->out;
   // Its log's last line, without the time.
-  const std::string_view text = placement::Trim(said.err);
+  const std::string_view text = placement::Trim(said->err);
   constexpr std::string_view kError = "error: ";
   const size_t at = text.rfind(kError);
   return FailedPrecondition(

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/paths.h"
 #include "tests/support/launcher_process.h"
 
@@ -122,6 +124,39 @@ TEST_F(CommandLineTest, ABusyPortIsSaidSo) {
   JobRun second(spec);
   EXPECT_NE(second.Wait(), 0);
   EXPECT_THAT(second.launcher().err(), HasSubstr(address.substr(0, address.size() - 1)));
+}
+
+TEST_F(CommandLineTest, InitWritesWhatThisMachineCanRun) {
+  const std::string file = folder_.File("first.yaml");
+  EXPECT_EQ(Run({"init", "-o", file}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("lockstep run " + file));
+  EXPECT_EQ(Run({"validate", file}), 0) << err_;
+  EXPECT_EQ(Run({"run", file, "--dry-run"}), 0) << err_;
+  EXPECT_THAT(ReadText(file), HasSubstr("# This machine has "));
+  EXPECT_EQ(Run({"init", "-o", file}), 2);
+  EXPECT_THAT(err_, HasSubstr("--force"));
+
+  EXPECT_EQ(Run({"init", "--force", "-o", file, "--", "sh", "-c", "echo \"hello\nfrom $RANK\""}), 0) << err_;
+  EXPECT_EQ(Run({"run", file, "--run-dir", folder_.File("run")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("[rank 0] from 0"));
+}
+
+TEST_F(CommandLineTest, DoctorLooksAtThisMachine) {
+  // (It may be anything but silent about it.)
+  const int code = Run({"doctor", "-o", "json"});
+  EXPECT_THAT(code, ::testing::AnyOf(0, 3)) << err_;
+  const auto findings = nlohmann::json::parse(out_, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(findings.is_array()) << out_;
+  bool fault = false;
+  std::string about;
+  for (const auto& finding : findings) {
+    fault = fault || finding["level"] == "Fault";
+    about += finding["about"].get<std::string>() + ",";
+  }
+  EXPECT_EQ(code, fault ? 3 : 0) << out_;
+  EXPECT_THAT(about, HasSubstr("processors,memory,/dev/shm,open files,locked memory,disk,clock,"));
+  EXPECT_EQ(Run({"doctor", "--peer", "127.0.0.1:1"}), 3) << out_;
+  EXPECT_THAT(out_, HasSubstr("peer 127.0.0.1:1"));
 }
 
 }  // namespace

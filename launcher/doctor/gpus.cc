@@ -1,0 +1,77 @@
+#include <chrono>
+#include <utility>
+
+#include "common/contract/environment.h"
+#include "launcher/doctor/doctor.h"
+#include "launcher/placement/discover.h"
+#include "launcher/placement/text_files.h"
+#include "launcher/process/run_program.h"
+#include "launcher/telemetry/text_format.h"
+
+namespace lockstep::doctor {
+
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};  // a driver without persistence wakes up slowly
+
+// Of a GPU or of a slice: a product of two small matrices, by the trainer, in a process of its own.
+Finding Compute(const std::string& about, const std::string& what, const std::string& uuid,
+                const Options& options) {
+  if (options.trainer.empty()) {
+    return {Level::kWarning, about, what + "; not tried: lockstep-trainer is not installed",
+            "install it beside lockstep"};
+  }
+  process::Launch launch;
+  launch.command = {options.trainer, "matmul-demo", "--device", "GPU:0"};
+  auto environment = options.environment;
+  environment[contract::kCudaVisibleDevices] = uuid;
+  launch.environment.assign(environment.begin(), environment.end());
+  const auto output = process::RunProgram(launch, kPatience);
+  if (!output.ok()) return {Level::kFault, about, what + "; " + output.status().message()};
+  if (output->status.exit_code == 0) return {Level::kFine, about, what + "; computes"};
+  // Its log's last line, without the time.
+  const std::string_view said = placement::Trim(output->err);
+  constexpr std::string_view kError = "error: ";
+  const size_t at = said.rfind(kError);
+  return {Level::kFault, about,
+          what + "; does not compute: " +
+              std::string(at == std::string_view::npos ? said : said.substr(at + kError.size())),
+          "docs/gpu.md says what the trainer needs; dmesg and nvidia-smi -q what the driver saw"};
+}
+
+}  // namespace
+
+std::vector<Finding> ExamineGpus(const Options& options) {
+  auto discover = placement::DiscoverOptionsFrom(options.environment, /*gpus=*/true);
+  discover.root = options.root;
+  const placement::Inventory inventory = placement::Discover(discover);
+  std::vector<Finding> findings;
+  if (!inventory.driver_version.empty()) {
+    findings.push_back({Level::kFine, "driver", "NVIDIA " + inventory.driver_version});
+  }
+  for (const std::string& note : inventory.notes) {
+    findings.push_back(
+        {Level::kWarning, "GPUs", note,
+         "only for jobs with devices of type GPU; in a container: the NVIDIA container toolkit "
+         "(docker run --gpus all)"});
+  }
+  for (const placement::Gpu& gpu : inventory.gpus) {
+    const std::string about = "GPU " + std::to_string(gpu.index);
+    const std::string what = gpu.name + ", " + telemetry::FormatBytes(gpu.memory_bytes);
+    if (!gpu.error.empty()) {
+      findings.push_back(
+          {Level::kFault, about, what + ": " + gpu.error, "see dmesg; reset it, or restart the machine"});
+    } else if (!gpu.mig) {
+      findings.push_back(Compute(about, what, gpu.uuid, options));
+    } else if (gpu.slices.empty()) {
+      findings.push_back({Level::kWarning, about, what + "; in MIG mode, without a slice: nobody can use it",
+                          "nvidia-smi mig -cgi PROFILE -C, or leave the mode"});
+    }
+    for (const placement::MigSlice& slice : gpu.slices) {
+      findings.push_back(Compute(about + " " + slice.uuid, slice.name, slice.uuid, options));
+    }
+  }
+  return findings;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "common/status.h"
+#include "launcher/process/child_process.h"
+
+namespace lockstep::process {
+
+struct ProgramOutput {
+  std::string out, err;
+  ExitStatus status;
+};
+
+// Starts a program, waits for its end and returns what it wrote; blocks. What it leaves behind in its process
+// group is killed. kDeadlineExceeded: it has not ended
+// within `limit`, and was killed; kResourceExhausted: it wrote more than 1 MiB; others as
+// ChildProcess::Spawn.
+Result<ProgramOutput> RunProgram(const Launch& launch, std::chrono::seconds limit);
+
+}  // namespace lockstep::process
