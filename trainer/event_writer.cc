@@ -14,7 +14,7 @@ namespace lockstep::trainer {
 
 namespace {
 
-constexpr auto kStepInterval = std::chrono::milliseconds(10);
+constexpr auto kStepInterval = std::chrono::milliseconds(50);
 constexpr int kPatienceMilliseconds = 1000;
 
 UniqueFd InheritedPipe() {
