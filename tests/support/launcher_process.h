@@ -15,7 +15,7 @@ namespace lockstep::testing {
 
 using Deadline = std::chrono::steady_clock::time_point;
 // Long enough for a sanitizer's build on a busy machine; only a failure waits for it.
-inline Deadline InTime(std::chrono::seconds seconds = std::chrono::seconds(60)) {
+inline Deadline InTime(std::chrono::seconds seconds = std::chrono::seconds(120)) {
   return std::chrono::steady_clock::now() + seconds;
 }
 
