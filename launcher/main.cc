@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   cli::AddInit(app, action);
   cli::AddRun(app, action);
   cli::AddValidate(app, action);
+  cli::AddImport(app, action);
   cli::AddSchema(app, action);
   cli::AddDevices(app, action);
   cli::AddDoctor(app, action);

@@ -18,6 +18,7 @@ void AddAgent(CLI::App& app, Action& action);
 void AddOperator(CLI::App& app, Action& action);
 void AddRun(CLI::App& app, Action& action);
 void AddValidate(CLI::App& app, Action& action);
+void AddImport(CLI::App& app, Action& action);
 void AddSchema(CLI::App& app, Action& action);
 void AddDevices(CLI::App& app, Action& action);
 void AddDoctor(CLI::App& app, Action& action);

@@ -26,13 +26,54 @@ std::string Scalar(const Json& value) {
   return value.dump();
 }
 
+// Text of several lines that reads alike as it is: nothing to escape, no line that begins or ends with blanks
+// where they would be lost.
+bool IsBlock(const Json& value) {
+  if (!value.is_string()) return false;
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.find('\n') == std::string::npos || text[0] == '\n' || text[0] == ' ' || text.ends_with("\n\n"))
+    return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c != '\n' && (c < 0x20 || c > 0x7e)) return false;
+    if (c == ' ' && (i + 1 == text.size() || text[i + 1] == '\n')) return false;
+  }
+  return true;
+}
+
+bool IsNumbers(const Json& list) {
+  return list.is_array() &&
+         std::all_of(list.begin(), list.end(), [](const Json& item) { return item.is_number(); });
+}
+
+// What fits behind a key or a dash; `indent` is that of the line.
+std::string Inline(const Json& value, const std::string& indent) {
+  if (IsBlock(value)) {
+    const auto& text = value.get_ref<const std::string&>();
+    std::string out = text.ends_with('\n') ? "|" : "|-";
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      out += '\n';
+      if (end > begin) out += indent + "  " + text.substr(begin, end - begin);
+      begin = end + 1;
+    }
+    return out;
+  }
+  if (!IsNumbers(value) || value.empty()) return Scalar(value);
+  std::string out;
+  for (const Json& item : value) out += (out.empty() ? "[" : ", ") + item.dump();
+  return out + "]";
+}
+
+bool FitsInline(const Json& value) { return value.empty() || !value.is_structured() || IsNumbers(value); }
+
 void Write(const Json& value, const std::string& indent, std::string* out) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) {
       if (out->ends_with('\n')) *out += indent;
       *out += (IsWord(key) ? key : Json(key).dump()) + ":";
-      if (inner.empty() || !inner.is_structured()) {
-        *out += " " + Scalar(inner) + "\n";
+      if (FitsInline(inner)) {
+        *out += " " + Inline(inner, indent) + "\n";
       } else {
         *out += "\n";
         Write(inner, inner.is_array() ? indent : indent + "  ", out);
@@ -42,8 +83,8 @@ void Write(const Json& value, const std::string& indent, std::string* out) {
   }
   for (const Json& item : value) {
     *out += indent + "- ";
-    if (item.empty() || !item.is_structured()) {
-      *out += Scalar(item) + "\n";
+    if (FitsInline(item)) {
+      *out += Inline(item, indent) + "\n";
     } else {
       Write(item, indent + "  ", out);
     }
