@@ -61,6 +61,8 @@ void Apply(const Mpirun& mpirun, int slots, const Field& where, Draft& workers) 
   const int all = *workers.processes * workers.replicas;
   if (mpirun.processes && *mpirun.processes < all && *mpirun.processes % workers.replicas == 0) {
     workers.processes = *mpirun.processes / workers.replicas;
+    where.Say("-np " + std::to_string(*mpirun.processes) + " in " + std::to_string(all) +
+              " slots: " + std::to_string(*workers.processes) + " on each replica");
   } else if (mpirun.processes && *mpirun.processes != all) {
     where.Say("-np " + std::to_string(*mpirun.processes) + ": here " + std::to_string(workers.replicas) +
                   " replicas with " + std::to_string(*workers.processes) +
@@ -102,11 +104,13 @@ void TakeLauncher(const Draft& launcher, Draft& workers) {
   const Pod& from = launcher.pod;
   Pod& to = workers.pod;
   const Field where = from.container_field.value_or(launcher.where);
-  const Field there = to.container_field.value_or(workers.where);
-  if (IsSshd(to)) {
-    there.Say("the command is not needed: no mpirun comes by ssh, Lockstep's agent starts the processes");
-  } else if (!to.entrypoint.empty() || !to.arguments.empty()) {
-    there.Say("the command is left out: the workers run what the launcher's mpirun starts", true);
+  for (const std::optional<Field>& field : {to.command_field, to.args_field}) {
+    if (!field) continue;
+    if (IsSshd(to)) {
+      field->Say("not needed: no mpirun comes by ssh, Lockstep's agent starts the processes");
+    } else {
+      field->Say("left out: the workers run what the launcher's mpirun starts", true);
+    }
   }
   to.entrypoint = from.entrypoint;
   to.arguments = from.arguments;

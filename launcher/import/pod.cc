@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kContainer[] = "lockstep";  // the one that the agent runs in
 constexpr char kEntrypoint[] = "IMAGE-ENTRYPOINT";
+constexpr char kReplaced[] = "another takes its place";
 constexpr char kAcceleratorLabel[] = "cloud.google.com/gke-tpu-accelerator";
 constexpr char kTopologyLabel[] = "cloud.google.com/gke-tpu-topology";
 
@@ -73,9 +74,12 @@ void ReadVariable(const Field& variable, Pod& pod) {
   if (contract::IsReserved(name) || name == "JOB_COMPLETION_INDEX") {
     return variable.Explain(name + ": Lockstep sets it itself");
   }
-  std::erase_if(pod.environment, [&](const auto& other) { return other.first == name; });
-  std::erase_if(pod.pod_environment.get_ref<Json::array_t&>(),
-                [&](const Json& other) { return TextOf(other, "name") == name; });
+  auto& others = pod.pod_environment.get_ref<Json::array_t&>();
+  if (std::erase_if(pod.environment, [&](const auto& other) { return other.first == name; }) +
+          std::erase_if(others, [&](const Json& other) { return TextOf(other, "name") == name; }) >
+      0) {
+    variable.Say(name + " is there before, too: this value is taken");
+  }
   if (variable["valueFrom"].present() || !IsVariable(name)) {
     pod.pod_environment.push_back(variable.Value());
     return;
@@ -115,9 +119,9 @@ void ReadContainer(const Field& container, Pod& pod) {
     if (key == "name") {
       if (field.Text() != kContainer) pod.name_field = field;
     } else if (key == "command") {
-      pod.entrypoint = field.Texts();
+      ReadCommand(field, pod);
     } else if (key == "args") {
-      pod.arguments = field.Texts();
+      ReadArguments(field, pod);
     } else if (key == "env") {
       ReadEnvironment(field, pod);
     } else if (key == "workingDir") {
@@ -225,8 +229,23 @@ Pod ReadPod(const Field& pod_template, std::string_view main) {
 void ReadImage(const Field& image, Pod& pod) {
   const std::optional<std::string> name = image.Text();
   if (!name) return;
+  if (pod.image_field) pod.image_field->Say(kReplaced);
   pod.image = *name;
   pod.image_field = image;
+}
+
+void ReadCommand(const Field& command, Pod& pod) {
+  if (!command.present()) return;
+  if (pod.command_field) pod.command_field->Say(kReplaced);
+  pod.entrypoint = command.Texts();
+  pod.command_field = command;
+}
+
+void ReadArguments(const Field& args, Pod& pod) {
+  if (!args.present()) return;
+  if (pod.args_field) pod.args_field->Say(kReplaced);
+  pod.arguments = args.Texts();
+  pod.args_field = args;
 }
 
 void ReadEnvironment(const Field& env, Pod& pod) {
@@ -234,6 +253,8 @@ void ReadEnvironment(const Field& env, Pod& pod) {
 }
 
 void ReadResources(const Field& resources, Pod& pod) {
+  if (!resources.present()) return;
+  if (pod.resources_field) pod.resources_field->Say(kReplaced);
   pod.resources_field = resources;
   const Json value = resources.Value();
   if (!value.is_object()) return;

@@ -33,6 +33,8 @@ struct Pod {
 
   std::optional<Field> container_field;  // where notes on the command belong
   std::optional<Field> name_field;
+  std::optional<Field> command_field;
+  std::optional<Field> args_field;
   std::optional<Field> image_field;
   std::optional<Field> resources_field;
 
@@ -44,6 +46,8 @@ Pod ReadPod(const Field& pod_template, std::string_view main);
 // What a container's fields of these names hold; it takes the place of what the pod has, variable by
 // variable.
 void ReadImage(const Field& image, Pod& pod);
+void ReadCommand(const Field& command, Pod& pod);
+void ReadArguments(const Field& args, Pod& pod);
 void ReadEnvironment(const Field& env, Pod& pod);
 void ReadResources(const Field& resources, Pod& pod);
 

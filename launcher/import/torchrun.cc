@@ -202,7 +202,8 @@ class Parser {
         break;
     }
     use_env_ = use_env_ || option.name == "--use-env";
-    Note(option, std::string(option.what), option.kind == Kind::kLeftOut);
+    result_.notes.push_back({std::string(option.name) + (value.empty() ? "" : " " + value),
+                             std::string(option.what), option.kind == Kind::kLeftOut});
     return true;
   }
 

@@ -8,6 +8,7 @@
 #include "launcher/import/kinds.h"
 #include "launcher/import/kubeflow.h"
 #include "launcher/import/mpi.h"
+#include "launcher/spec/enums.h"
 #include "launcher/spec/quote.h"
 
 namespace lockstep::importer {
@@ -49,7 +50,8 @@ const Field* FindRuntime(const Field& reference, const Surroundings& surrounding
 // What the TrainJob goes by: its runtime's part, on which its own fields come to lie.
 struct Base {
   Draft draft;
-  Field processes;  // the runtime's numProcPerNode
+  Field processes;             // the runtime's numProcPerNode
+  std::optional<Field> nodes;  // the runtime's numNodes
   bool mpi = false;
   std::optional<Draft> launcher;  // of mpi
   std::optional<spec::Framework> framework;
@@ -76,8 +78,13 @@ Base ReadRuntime(const Field& runtime, spec::TrainingJob& job) {
   const Field mpi = policy["mpi"];
   Base base{.draft = {.role = "worker", .where = runtime},
             .processes = mpi.present() ? mpi["numProcPerNode"] : torch["numProcPerNode"],
+            .nodes = policy["numNodes"],
             .mpi = mpi.present(),
             .framework = FrameworkNamed(runtime["metadata"]["labels"][kFrameworkLabel].Text().value_or(""))};
+  if (base.framework) {
+    runtime["metadata"]["labels"][kFrameworkLabel].Say("program.framework: " +
+                                                       std::string(spec::Name(*base.framework)));
+  }
   if (torch.is_map() && torch.Entries().empty()) torch.Explain("framework: PyTorch");
   if (torch.present() && !base.framework) base.framework = spec::Framework::kPyTorch;
   for (const char* field : {"mpiImplementation", "sshAuthMountPath", "runLauncherAsNode"}) {
@@ -94,7 +101,7 @@ Base ReadRuntime(const Field& runtime, spec::TrainingJob& job) {
           "initContainer of spec.template");
       continue;
     }
-    step.Text();
+    if (step.present()) step.Explain("the pods that train");
     std::optional<Draft> draft = ReadReplicatedJob(group, limits);
     if (!draft) continue;
     if (launches) {
@@ -122,10 +129,10 @@ void ReadTrainer(const Field& trainer, Draft& draft) {
   Pod& pod = draft.pod;
   if (!pod.container_field) pod.container_field = trainer;
   ReadImage(trainer["image"], pod);
-  if (trainer["command"].present()) pod.entrypoint = trainer["command"].Texts();
-  if (trainer["args"].present()) pod.arguments = trainer["args"].Texts();
+  ReadCommand(trainer["command"], pod);
+  ReadArguments(trainer["args"], pod);
   ReadEnvironment(trainer["env"], pod);
-  if (trainer["resourcesPerNode"].present()) ReadResources(trainer["resourcesPerNode"], pod);
+  ReadResources(trainer["resourcesPerNode"], pod);
   draft.replicas = ReadCount(trainer["numNodes"], 1).value_or(draft.replicas);
 }
 
@@ -204,6 +211,8 @@ std::optional<spec::TrainingJob> ReadTrainJob(const Field& object, const Surroun
         " is not among the files, so what it says is left out: image, command, "
         "volumes; print it (kubectl get clustertrainingruntime NAME -o yaml) and name the file too");
   }
+  if (trainer["numNodes"].present() && base.nodes && base.nodes->present())
+    base.nodes->Explain("the TrainJob's numNodes takes its place");
   ReadTrainer(trainer, base.draft);
   ReadOverrides(spec["podTemplateOverrides"], true, base.draft.pod);
   ReadOverrides(spec["podSpecOverrides"], false, base.draft.pod);

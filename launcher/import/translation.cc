@@ -100,10 +100,10 @@ std::optional<std::string> TakeVariables(Pod& pod) {
     const bool known = variable.first == "PET_NPROC_PER_NODE";
     if (known) processes = variable.second;
     if (pod.container_field) {
-      pod.container_field->Say(
-          variable.first + (known ? " of env: processesPerReplica"
-                                  : " of env: torchrun's option; left out, give it to torchrun"),
-          !known);
+      pod.container_field->Say(variable.first + "=" + variable.second +
+                                   (known ? " of env: processesPerReplica"
+                                          : " of env: torchrun's option; left out, give it to torchrun"),
+                               !known);
     }
     return true;
   });

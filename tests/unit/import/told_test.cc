@@ -76,9 +76,9 @@ bool IsToldOf(const Place& place, const Imported& imported) {
     if (note.path.empty()) return note.line == place.document->mark.line;  // a document that was skipped
     if (place.path == note.path) return true;
     if (!Within(place.path, note.path)) return false;
-    if (note.path.ends_with("Launcher")) return true;
+    if (note.what.starts_with("there is no launcher's pod")) return true;
     // These say something of a part only.
-    const std::string parent = note.path.substr(0, note.path.rfind('['));
+    const std::string parent = note.path.ends_with(']') ? note.path.substr(0, note.path.rfind('[')) : "";
     if (note.path.ends_with("containers") || parent.ends_with("containers")) return false;
     if (note.path.ends_with("replicatedJobs") || note.path.ends_with("Master") ||
         note.path.ends_with("Worker"))
