@@ -108,8 +108,17 @@ class Importer {
     for (const spec::YamlError& error : texts_.back().errors) {
       result_.errors.push_back({input.name, error.mark.line, error.path, error.what});
     }
-    for (const spec::Node& node : texts_.back().documents)
-      documents_.emplace_back(node, input.name, &result_.notes);
+    for (const spec::Node& node : texts_.back().documents) {
+      // What kubectl get prints of several objects.
+      const spec::Node* kind = node.Find("kind");
+      const spec::Node* items = node.Find("items");
+      if (kind == nullptr || kind->text != "List" || items == nullptr ||
+          items->kind != spec::Node::Kind::kList) {
+        documents_.emplace_back(node, input.name, &result_.notes);
+        continue;
+      }
+      for (const spec::Node& item : items->items) documents_.emplace_back(item, input.name, &result_.notes);
+    }
     if (texts_.back().documents.empty() && texts_.back().errors.empty()) {
       result_.errors.push_back({input.name, 1, "", "holds nothing"});
     }

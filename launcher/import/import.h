@@ -43,8 +43,8 @@ struct Input {
   std::string text;
 };
 
-// Every job of every document of `inputs`; other kinds get a note. Never throws. Bounded as
-// spec::ReadManifests is, and as strict about YAML.
+// Every job of every document of `inputs`, and of every item of a List; other kinds get a note. Never throws.
+// Bounded as spec::ReadManifests is, and as strict about YAML.
 Imported ImportManifests(const std::vector<Input>& inputs);
 
 // `command_line`: as one types it, variables before it included: "OMP_NUM_THREADS=4 torchrun --nproc-per-node

@@ -273,7 +273,7 @@ void StartAsTorchrunDoes(const std::optional<Field>& asked, const std::string& o
   }
   draft.processes = 1;
   const std::optional<std::string> processes = asked ? asked->Text() : std::nullopt;
-  if (!torchrun && processes) {
+  if (asked && processes && !torchrun) {
     asked->Say(
         "is for torchrun, which the command does not start: one process a replica; else write "
         "processesPerReplica",

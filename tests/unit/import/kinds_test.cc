@@ -259,6 +259,15 @@ TEST(ImportTest, OtherKindsAndVersionsAreSkippedByName) {
               ElementsAre(HasSubstr("no object of Kubernetes")));
 }
 
+TEST(ImportTest, AListHasItsItems) {
+  std::string items;
+  std::istringstream lines(WorkerWith("            command: [python, train.py]\n"));
+  for (std::string line; std::getline(lines, line);)
+    items += (line.starts_with("api") ? "- " : "  ") + line + "\n";
+  const spec::TrainingJob job = testing::JobOfText("apiVersion: v1\nkind: List\nitems:\n" + items);
+  EXPECT_EQ(job.name, "one");
+}
+
 TEST(ImportTest, WhatIsNoJobIsAnError) {
   for (const char* text :
        {"apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {}\n",
