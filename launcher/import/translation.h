@@ -10,7 +10,8 @@
 #include "launcher/import/torchrun.h"
 #include "launcher/spec/training_job.h"
 
-// What the kinds have in common.
+// What the kinds have in common: object.cc an object's name and labels, start.cc what starts a pod's program,
+// roles.cc the roles.
 namespace lockstep::importer {
 
 // A role on its way into a TrainingJob.
