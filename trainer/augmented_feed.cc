@@ -65,6 +65,7 @@ void AugmentedFeed::PutLabels(const Memory& memory, const Samples& samples) cons
 }
 
 void AugmentedFeed::Prepare(data::Position at, size_t slot) {
+  const trace::Scope scope(options_.trace, trace::Track::kPreparation, "prepare batch");
   const Memory& memory = slots_[slot];
   const auto shard = sampler_.Shard(at, options_.share, options_.shares);
   for (size_t i = 0; options_.model.reads_inputs() && i < shard.size(); ++i) {

@@ -27,8 +27,9 @@ class BatchFeed {
     int64_t epochs = 0;
     int share = 0;  // which of `shares` of a batch this rank takes
     int shares = 1;
-    int in_flight = 1;     // batches that a device may not have read yet when the next is loaded
-    int64_t capacity = 0;  // samples in a batch of this rank, at most
+    int in_flight = 1;                 // batches that a device may not have read yet when the next is loaded
+    int64_t capacity = 0;              // samples in a batch of this rank, at most
+    trace::Recorder* trace = nullptr;  // gets what is prepared ahead; null: nobody asked
   };
   // What the options point to outlives the feed. Throws OutOfMemory.
   static std::unique_ptr<BatchFeed> Make(const Options& options);

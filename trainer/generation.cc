@@ -11,9 +11,11 @@
 #include "common/log.h"
 #include "trainer/error.h"
 #include "trainer/layer_placement.h"
+#include "trainer/layer_report.h"
 #include "trainer/model_setup.h"
 #include "trainer/pipeline_setup.h"
 #include "trainer/scaling.h"
+#include "trainer/trace_setup.h"
 
 namespace lockstep::trainer {
 
@@ -58,6 +60,7 @@ Generation::Generation(const Parts& parts) : parts_(parts) {
   parts_.config = Scaled(std::move(parts_.config), parts_.environment);
   const Config& config = parts_.config;
   const strategy::World& world = parts_.environment.world;
+  trace_ = MakeTrace(parts_.environment);
   store_ = ConnectStore(parts_.environment);
   const bool first = parts_.environment.generation == 0;
   auto& dataset = parts_.dataset;
@@ -74,7 +77,9 @@ Generation::Generation(const Parts& parts) : parts_(parts) {
                            .place = [this, precision](const LayerConfig& layer) -> Backend& {
                              return parts_.devices.For(layer, ComputeType(precision),
                                                        placement_->layers.at(layer.name));
-                           }};
+                           },
+                           // (What a device does is the strategy's to see.)
+                           .trace = OnDevice() ? nullptr : trace_.get()};
   optimizer_ = MakeOptimizer(OptimizerFor(config, dataset->view().training().count), backend);
   strategy::PipelineOptions pipeline;
   const ModelOptions part = PartOfModel(whole, &pipeline);
@@ -103,9 +108,16 @@ Generation::Generation(const Parts& parts) : parts_(parts) {
                                                        .strategy = *strategy_,
                                                        .checkpointing = checkpointing_.get(),
                                                        .events = parts_.events,
+                                                       .trace = trace_.get(),
                                                        .held = std::move(held),
                                                        .regroups = regroups(),
                                                        .layers = LayersHere(part)});
+  TellLayers(
+      {.layers = WithNames(config.model.layers),
+       .sample = placement_->sample,
+       .part = part.part,
+       .device_of = [&](const LayerConfig& layer) { return parts_.devices.NameOf(part.place(layer)); }},
+      parts_.environment, parts_.events);
 }
 
 Generation::~Generation() = default;
@@ -205,7 +217,8 @@ strategy::Options Generation::StrategyOptions(const strategy::PipelineOptions& p
           .communicators = device == nullptr ? nullptr : parts_.devices.communicators(),
           .soft_placement = config.soft_placement,
           .shares_device = environment.shares_device,
-          .record_steps = model_->recordable()};
+          .record_steps = model_->recordable(),
+          .trace = trace_.get()};
 }
 
 void Generation::SetUpCheckpointing(Precision precision) {
@@ -224,9 +237,12 @@ void Generation::SetUpCheckpointing(Precision precision) {
       store_.get(), *model_, *strategy_, parts_.events);
 }
 
+bool Generation::OnDevice() const { return dynamic_cast<DeviceBackend*>(&placement_->home) != nullptr; }
+
 TrainingEnd Generation::Run() {
-  return dynamic_cast<DeviceBackend*>(&placement_->home) == nullptr ? loop_->Run()
-                                                                    : RunOnDevice(*loop_, parts_.events);
+  const TrainingEnd end = OnDevice() ? RunOnDevice(*loop_, parts_.events) : loop_->Run();
+  if (trace_ != nullptr) LeaveTrace(*trace_, parts_.environment, store_.get());
+  return end;
 }
 
 void Generation::RequestStop() noexcept { strategy_->RequestStop(); }

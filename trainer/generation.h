@@ -53,11 +53,13 @@ class Generation {
   strategy::Options StrategyOptions(const strategy::PipelineOptions& pipeline);
   void SetUpCheckpointing(Precision precision);
   void LogPlacement() const;
+  bool OnDevice() const;
   bool reports() const { return parts_.environment.world.rank == 0; }
   bool regroups() const { return parts_.told && strategy_->keeps_committed(); }
 
   Parts parts_;
   std::unique_ptr<contract::Store> store_;
+  std::unique_ptr<trace::Recorder> trace_;  // null: nobody asked
   std::unique_ptr<data::Augmentation> augmentation_;
   std::unique_ptr<Placement> placement_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -133,6 +133,8 @@ ProcessEnvironment ReadProcessEnvironment(const Variables& variables) {
   environment.store_address = Text(variables, contract::kStoreAddress);
   environment.checkpoint_directory = Text(variables, contract::kCheckpointDirectory);
   environment.interface = Text(variables, contract::kInterface);
+  environment.trace_file = Text(variables, contract::kTraceFile);
+  if (!environment.trace_file.empty()) environment.trace_steps = Number(variables, contract::kTraceSteps, 1);
   environment.ledger_file = Text(variables, "TRAINING_LEDGER");
   if (environment.world.size > 1 && environment.store_address.empty())
     Fail(contract::kStoreAddress, "is not set");

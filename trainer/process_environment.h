@@ -30,6 +30,8 @@ struct ProcessEnvironment {
   std::string store_address;         // empty: none, and then the world has one rank
   std::string checkpoint_directory;  // empty: as the manifest says
   std::string interface;             // empty: the one that reaches the store
+  std::string trace_file;            // its part of a trace; empty: none is asked for
+  int64_t trace_steps = 0;           // then: of how many steps, at least 1
   std::string ledger_file;           // empty: no ledger (TRAINING_LEDGER, for tests of recovery)
 };
 

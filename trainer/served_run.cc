@@ -13,12 +13,14 @@
 #include "trainer/devices.h"
 #include "trainer/error.h"
 #include "trainer/first_server.h"
+#include "trainer/layer_report.h"
 #include "trainer/model_setup.h"
 #include "trainer/parameter_server/client.h"
 #include "trainer/parameter_server/follower.h"
 #include "trainer/parameter_server/server.h"
 #include "trainer/shared_dataset.h"
 #include "trainer/strategy/fingerprint.h"
+#include "trainer/trace_setup.h"
 #include "trainer/worker_loop.h"
 
 namespace lockstep::trainer {
@@ -257,6 +259,8 @@ int RunWorker(const Job& job, PeerRole role) {
                        .pieces = job.config.gradient_accumulation,
                        .precision = precision};
   const bool on_gpu = &backend != &processor;
+  const std::unique_ptr<trace::Recorder> trace = MakeTrace(job.environment);
+  if (!on_gpu) options.trace = trace.get();
   if (on_gpu) {
     options.place = [&](const LayerConfig& layer) -> Backend& {
       return devices.For(layer, ComputeType(precision), device);
@@ -270,6 +274,13 @@ int RunWorker(const Job& job, PeerRole role) {
     const DeviceIdentity& gpu = dynamic_cast<DeviceBackend&>(backend).identity();
     log::Info("computes on " + gpu.name + " (" + gpu.uuid + "); the servers update on processors");
   }
+  TellLayers({.layers = WithNames(job.config.model.layers),
+              .sample = options.sample,
+              .device_of =
+                  [&](const LayerConfig& layer) {
+                    return options.place ? devices.NameOf(options.place(layer)) : devices.NameOf(backend);
+                  }},
+             job.environment, job.events);
   Client client(PeerOf(job, role, served), job.store, served.pieces);
   WorkerLoop loop({.config = job.config,
                    .dataset = dataset.view(),
@@ -279,10 +290,13 @@ int RunWorker(const Job& job, PeerRole role) {
                    .optimizer = *served.optimizer,
                    .max_local_batch = local_batch,
                    .client = client,
-                   .events = job.events});
+                   .events = job.events,
+                   .trace = trace.get()});
   job.stop.Handle([&loop] { loop.RequestStop(); });
   const TrainingEnd end = loop.Run();
   job.stop.Handle([] {});
+  // (Workers come and go: there is no moment at which all would compare their clocks.)
+  if (trace != nullptr) LeaveTrace(*trace, job.environment, nullptr);
   return ExitCode(end);
 }
 

@@ -68,7 +68,8 @@ TrainLoop::TrainLoop(const Parts& parts)
                              .share = share_.index,
                              .shares = share_.count,
                              .in_flight = parts.strategy.max_in_flight(),
-                             .capacity = capacity_})) {
+                             .capacity = capacity_,
+                             .trace = parts.trace})) {
   if (!parts.held) return;
   done_ = parts.held->position;
   last_ = parts.held->last;
@@ -156,8 +157,11 @@ bool TrainLoop::MayStartStep() const {
 
 void TrainLoop::StartStep() {
   started_.push_back({.at = next_, .time = Clock::now()});
+  if (parts_.trace != nullptr) {
+    parts_.trace->BeginStep(done_.step + static_cast<int64_t>(started_.size()));
+  }
   const auto shard = sampler_.Shard(next_, share_.index, share_.count);
-  const BatchFeed::Batch batch = feed_->Load(next_, shard);
+  const BatchFeed::Batch batch = LoadTraced(shard);
   started_.back().data_wait = SecondsSince(started_.back().time);
   parts_.strategy.StartStep({.inputs = batch.inputs,
                              .labels = batch.labels,
@@ -166,6 +170,11 @@ void TrainLoop::StartStep() {
                              .epoch = next_.epoch,
                              .samples = shard});
   next_ = sampler_.Next(next_);
+}
+
+BatchFeed::Batch TrainLoop::LoadTraced(std::span<const uint32_t> shard) {
+  const trace::Scope scope(parts_.trace, trace::Track::kData, "data wait");
+  return feed_->Load(next_, shard);
 }
 
 bool TrainLoop::FinishStep() {
@@ -181,6 +190,7 @@ void TrainLoop::CloseStep(bool stop) {
   left_ = AfterStep::kSave;
   const bool ends = started_.empty() && (stop || done_.data.epoch == parts_.config.epochs);
   if (ends ? parts_.checkpointing != nullptr : CheckpointIsDue(done_.step, end_of_epoch)) {
+    const trace::Scope scope(parts_.trace, trace::Track::kCompute, "checkpoint");
     parts_.checkpointing->Save(done_);
   }
   left_ = AfterStep::kNothing;
@@ -218,8 +228,16 @@ void TrainLoop::Count(const strategy::StepResult& result) {
     if (!noted.ok()) throw BadData("ledger: " + noted.message());
   }
   // Steps in flight overlap: each takes from the end of the one before.
-  const double seconds = SecondsSince(std::max(started.time, finished_));
+  const Clock::time_point begin = std::max(started.time, finished_);
+  const double seconds = SecondsSince(begin);
   finished_ = Clock::now();
+  if (parts_.trace != nullptr) {
+    parts_.trace->Add({.name = "step",
+                       .track = trace::Track::kSteps,
+                       .begin = begin,
+                       .end = finished_,
+                       .step = done_.step});
+  }
   epoch_.seconds += seconds;
   epoch_.steps += 1;
   parts_.events.WriteStep(
@@ -292,6 +310,7 @@ TrainLoop::Evaluation TrainLoop::EvaluateAsAsked(const char* split, data::Range 
 
 TrainLoop::Evaluation TrainLoop::Evaluate(const char* split, data::Range samples, int64_t epoch) {
   SetPhase("Evaluating");
+  const trace::Scope scope(parts_.trace, trace::Track::kCompute, "evaluate");
   const auto start = Clock::now();
   if (ReplicaSum* const replicas = parts_.strategy.replica_sum();
       replicas != nullptr && parts_.model.state_differs()) {

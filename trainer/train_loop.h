@@ -41,6 +41,7 @@ class TrainLoop {
     strategy::Strategy& strategy;
     Checkpointing* checkpointing;  // null: none
     EventWriter& events;
+    trace::Recorder* trace = nullptr;  // null: nobody asked
     std::optional<Held> held;  // what model and strategy have already; none: from a checkpoint, or begin
     bool regroups = false;     // what is told of this process: it can Keep
     std::string layers = {};   // likewise: those that it has of a model that is cut
@@ -67,6 +68,7 @@ class TrainLoop {
   void OpenLedger();
   // Starts the step after those in flight.
   void StartStep();
+  BatchFeed::Batch LoadTraced(std::span<const uint32_t> shard);
   // Whether that step may begin before those in flight are done: not past the end of an epoch, nor past a
   // step whose checkpoint is due, since the parameters must then be those of that step.
   bool MayStartStep() const;

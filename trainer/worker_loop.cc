@@ -38,6 +38,7 @@ TrainingEnd WorkerLoop::Run() {
 }
 
 bool WorkerLoop::Fetch(const Work& work, int64_t* version) {
+  const trace::Scope scope(parts_.trace, trace::Track::kCommunication, "pull");
   const auto fetched = parts_.client.Pull(work, buffers_.parameters());
   // Also of what is void something may have been written.
   if (fetched.changed) buffers_.ParametersCame();
@@ -53,10 +54,15 @@ void WorkerLoop::Train(const Work& work) {
     throw BadData("parameter server 0 gives out samples that this worker does not have");
   }
   Commit report;
+  if (parts_.trace != nullptr) parts_.trace->BeginStep(work.step + 1);
+  const trace::Scope step(parts_.trace, trace::Track::kSteps, "step");
   if (!Fetch(work, &report.version)) return;
   const auto numbers =
       sampler_.Order(work.epoch).subspan(static_cast<size_t>(work.first), static_cast<size_t>(work.count));
-  const BatchFeed::Batch batch = feed_->Load({work.epoch, work.first}, numbers);
+  const BatchFeed::Batch batch = [&] {
+    const trace::Scope scope(parts_.trace, trace::Track::kData, "data wait");
+    return feed_->Load({work.epoch, work.first}, numbers);
+  }();
   Model& model = parts_.model;
   const LossResult result =
       model.TrainStep({.inputs = batch.inputs,
@@ -71,6 +77,8 @@ void WorkerLoop::Train(const Work& work) {
   flops_ += static_cast<double>(model.training_flops() * work.count);
   const std::span<const float> gradients = buffers_.TakeGradients();
   bytes_ += static_cast<int64_t>(gradients.size_bytes());
+  const trace::Scope scope(parts_.trace, trace::Track::kCommunication, "push",
+                           {.bytes = static_cast<int64_t>(gradients.size_bytes())});
   parts_.client.Push(work, gradients, report);
 }
 

@@ -33,6 +33,7 @@ class WorkerLoop {
     int64_t max_local_batch = 0;  // the model's
     parameter_server::Client& client;
     EventWriter& events;
+    trace::Recorder* trace = nullptr;  // null: nobody asked
   };
 
   explicit WorkerLoop(const Parts& parts);

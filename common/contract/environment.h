@@ -41,7 +41,11 @@ inline constexpr char kEventsFd[] = "LOCKSTEP_EVENTS_FD";          // number of 
 inline constexpr char kControlFd[] = "LOCKSTEP_CONTROL_FD";        // likewise, of control_line.h
 inline constexpr char kCheckpointDirectory[] = "LOCKSTEP_CHECKPOINT_DIRECTORY";  // absent: no checkpoints
 inline constexpr char kTrainerConfig[] = "LOCKSTEP_TRAINER_CONFIG";  // path of the resolved manifest, JSON
-inline constexpr char kInterface[] = "LOCKSTEP_INTERFACE";           // spec.network.interface, when given
+// Where a trainer process is to leave its part of a trace (docs/contract.md), and of how many steps; absent:
+// nobody asked for one.
+inline constexpr char kTraceFile[] = "LOCKSTEP_TRACE_FILE";
+inline constexpr char kTraceSteps[] = "LOCKSTEP_TRACE_STEPS";
+inline constexpr char kInterface[] = "LOCKSTEP_INTERFACE";  // spec.network.interface, when given
 
 // The process's device and how much of it the process may take (spec.devices.memory, spec.devices.virtual).
 inline constexpr char kDevice[] = "LOCKSTEP_DEVICE";  // "GPU" | "CPU" | "TPU"

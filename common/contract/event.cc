@@ -66,6 +66,14 @@ void Members(Io&& io, ReadyEvent& e) {
   io("layers", e.layers);
 }
 template <typename Io>
+void Members(Io&& io, LayerEvent& e) {
+  io("index", e.index);
+  io("name", e.name);
+  io("type", e.type);
+  io("output", e.output);
+  io("device", e.device);
+}
+template <typename Io>
 void Members(Io&& io, RegroupEvent& e) {
   io("step", e.step);
 }
@@ -132,6 +140,7 @@ constexpr const char* NameOf(const MemoryEvent&) { return "memory"; }
 constexpr const char* NameOf(const ResumedEvent&) { return "resumed"; }
 constexpr const char* NameOf(const ErrorEvent&) { return "error"; }
 constexpr const char* NameOf(const RegroupEvent&) { return "regroup"; }
+constexpr const char* NameOf(const LayerEvent&) { return "layer"; }
 
 template <typename T>
 Result<Event> ReadAs(const Json& object) {

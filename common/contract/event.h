@@ -21,6 +21,16 @@ struct ReadyEvent {
   std::string layers = {};
 };
 
+// {"event":"layer","index":0,"name":"dense","type":"Dense","output":"256","device":"/job:worker/…"}: a layer
+// that the process has, one of those that follow one another in the model; before it is ready.
+struct LayerEvent {
+  int64_t index = 0;   // in the whole model, from the input on
+  std::string name;    // "conv2d_1"
+  std::string type;    // "Conv2D"
+  std::string output;  // the shape of what it makes of a sample: "24,24,64"
+  std::string device;  // DeviceName::Full: "/job:worker/replica:0/task:1/device:GPU:0"
+};
+
 // {"event":"regroup","step":120}: this generation is over for the process; it waits for the next one.
 struct RegroupEvent {
   int64_t step = 0;  // that it holds, committed; it may hold the one after it too
@@ -93,7 +103,7 @@ struct ErrorEvent {
 };
 
 using Event = std::variant<ReadyEvent, PhaseEvent, StepEvent, EvaluationEvent, CheckpointEvent, MemoryEvent,
-                           ResumedEvent, ErrorEvent, RegroupEvent>;
+                           ResumedEvent, ErrorEvent, RegroupEvent, LayerEvent>;
 
 // One line with its newline.
 std::string EncodeEvent(const Event& event);

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <memory>
@@ -62,6 +63,12 @@ bool ReadJob(const Arguments& arguments, spec::TrainingJob& job) {
   return true;
 }
 
+// Whether some of the processes are Lockstep's own trainer.
+bool RunsTrainer(const spec::TrainingJob& job) {
+  const auto trains = [](const spec::Role& role) { return !role.program.has_value(); };
+  return job.trainer.has_value() && std::any_of(job.roles.begin(), job.roles.end(), trains);
+}
+
 // False, and said by name, when the job asks for what this version cannot do.
 bool CanRun(const Arguments& arguments, const spec::TrainingJob& job) {
   const auto unsupported = spec::UnsupportedFields(job);
@@ -81,6 +88,11 @@ bool CanRun(const Arguments& arguments, const spec::TrainingJob& job) {
         << " needs --rendezvous HOST:PORT, where replica 0 listens, and --token-file, a copy of its token\n";
     return false;
   }
+  if (arguments.options.trace_steps > 0 && !RunsTrainer(job)) {
+    std::cerr << "--trace records what lockstep-trainer does, and " << arguments.manifest
+              << " has a program (spec.program) instead of spec.trainer: use its framework's own profiler\n";
+    return false;
+  }
   return unsupported.empty();
 }
 
@@ -96,6 +108,11 @@ int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
   const placement::DeviceRequest request =
       job::RequestDevices(job, whole ? "" : job.roles[static_cast<size_t>(seat.role)].name, inherited);
   facts.cuda_plugin = request.cuda_plugin;
+  if (arguments.options.trace_steps > 0) {
+    facts.trace_folder =
+        arguments.options.run_folder.empty() ? "RUN/trace" : arguments.options.run_folder + "/trace";
+    facts.trace_steps = arguments.options.trace_steps;
+  }
   const auto plan =
       whole ? placement::AssignAll(job, request, facts) : placement::Assign(job, request, facts);
   if (!plan.ok()) {
@@ -166,6 +183,11 @@ void AddRun(CLI::App& app, Action& action) {
           [&options](int seconds) { options.grow_interval = std::chrono::seconds(seconds); },
           "seconds that the job then runs at least before it is stopped to take in one that returned; 60")
       ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--trace", options.trace_steps,
+                   "record this many of the last steps of lockstep-trainer's ranks, up to 1000, for "
+                   "https://ui.perfetto.dev: trace.json in the run's folder")
+      ->check(CLI::Range(1, 1000));
   command->add_flag("--force", options.force,
                     "start even if another job was promised the GPUs' memory that this one takes");
   auto* quiet = command->add_flag_callback(

@@ -16,6 +16,7 @@
 #include "launcher/spec/validate.h"
 #include "launcher/telemetry/endpoints.h"
 #include "launcher/telemetry/status_document.h"
+#include "launcher/telemetry/trace_file.h"
 
 namespace lockstep::job {
 
@@ -246,6 +247,7 @@ void Launcher::End() {
                                                   .time = std::chrono::system_clock::now()};
   }
   mps_.reset();
+  if (options_.trace_steps > 0) LeaveTrace();
   state_->Finished(succeeded, failure, now);
   KeepStatus();
   const telemetry::JobSnapshot snapshot = state_->Snapshot(now);
@@ -260,6 +262,19 @@ void Launcher::End() {
   ended_ = true;
   if (!viewers_.any(now)) return loop_->Stop();
   loop_->After(telemetry::Viewers::kLastLook, [this] { loop_->Stop(); });
+}
+
+void Launcher::LeaveTrace() {
+  const Result<int> ranks = telemetry::MergeTrace(
+      folder_->trace_folder(), folder_->trace_file(),
+      {.job = options_.job.name, .run = folder_->path(), .steps = options_.trace_steps});
+  if (!ranks.ok()) {
+    SayAlways("there is no trace: " + ranks.status().message());
+  } else if (*ranks == 0) {
+    SayAlways("there is no trace: no rank came to the end of its training");
+  } else {
+    Say("trace of the last steps in " + folder_->trace_file() + ": open it at https://ui.perfetto.dev");
+  }
 }
 
 void Launcher::SayMore(const std::string& line) {

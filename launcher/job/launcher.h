@@ -90,6 +90,8 @@ class Launcher {
   Status KeepGeneration(int64_t generation) const;
   // For `lockstep runs`: as the job is now.
   void KeepStatus();
+  // Makes one file of what the ranks have left.
+  void LeaveTrace();
   void SayGeneration(const rendezvous::GenerationStart& start);
   void SayPlacement(const placement::Plan& plan);
   // An MPS daemon for a generation, if one is asked for.

@@ -9,6 +9,7 @@
 #include "launcher/job/translate.h"
 #include "launcher/spec/validate.h"
 #include "launcher/telemetry/text_format.h"
+#include "launcher/telemetry/trace_file.h"
 
 // The part of a Launcher that is one generation: how it starts, fails, stops and is over.
 namespace lockstep::job {
@@ -92,6 +93,13 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   facts.trainer_program = TrainerProgram();
   facts.trainer_config = folder_->manifest_file();
   facts.cuda_plugin = devices_.cuda_plugin;
+  if (options_.trace_steps > 0) {
+    facts.trace_folder = folder_->trace_folder();
+    facts.trace_steps = options_.trace_steps;
+    // What a generation before has left is not this one's.
+    const Status cleared = telemetry::ClearTraceParts(facts.trace_folder);
+    if (!cleared.ok()) SayAlways(cleared.message());
+  }
   facts.inherited = inherited_;
   if (const Status mps = StartMps(facts); !mps.ok()) return Finish(contract::kExitUsage, mps.message());
   const Result<placement::Plan> plan = placement::MakeEnvironment(job_, parts_, facts);

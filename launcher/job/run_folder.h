@@ -13,6 +13,8 @@ namespace lockstep::job {
 //   rank-N.log      the whole output of rank N
 //   status.json     /status as it was last, so how it ended
 //   metrics.jsonl, events.jsonl   see telemetry/run_record.h
+//   trace.json      with --trace: the last steps of this launcher's ranks (telemetry/trace_file.h)
+//   trace/          until then: what each rank has left of it
 //   http-address    HOST:PORT of /metrics, /status …
 //   generation      in a pod: its uid and the last generation, for an agent that is started again
 //   token           the job's secret, mode 0600; removed at the end
@@ -25,6 +27,8 @@ class RunFolder {
   const std::string& path() const { return path_; }
   std::string manifest_file() const { return path_ + "/manifest.json"; }
   std::string status_file() const { return path_ + "/status.json"; }
+  std::string trace_file() const { return path_ + "/trace.json"; }
+  std::string trace_folder() const { return path_ + "/trace"; }
   std::string http_address_file() const { return path_ + "/http-address"; }
   std::string token_file() const { return path_ + "/token"; }
   std::string generation_file() const { return path_ + "/generation"; }

@@ -38,7 +38,8 @@ struct RunOptions {
   // and how long it then runs at least before it is stopped to grow again.
   std::chrono::seconds elastic_wait{30};
   std::chrono::seconds grow_interval{60};
-  bool force = false;  // start although another job was promised the devices' memory (ledger/)
+  int64_t trace_steps = 0;  // of the trainer: leave a trace of so many of the last steps; 0: none
+  bool force = false;       // start although another job was promised the devices' memory (ledger/)
   Verbosity verbosity = Verbosity::kNormal;
 };
 

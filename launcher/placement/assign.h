@@ -114,6 +114,8 @@ struct GenerationFacts {
   std::string checkpoint_directory = {};  // empty: the trainer's own of the manifest, or none
   std::string trainer_program = {};       // path of lockstep-trainer
   std::string trainer_config = {};        // path of the resolved manifest, JSON
+  std::string trace_folder = {};          // where the trainer's ranks leave their parts; empty: no trace
+  int64_t trace_steps = 0;                // then: of how many steps
   int events_fd = 3;                      // its number in the process (process::ChildProcess); -1: none
   std::string cuda_plugin = {};           // path of the trainer's liblockstep-cuda.so; empty: none
   std::string mps_pipe_directory = {};    // of the job's own MPS daemon; empty: none

@@ -79,6 +79,10 @@ std::string Join(const std::vector<std::string>& parts) {
   return text;
 }
 
+std::string TracePartFile(const std::string& folder, int rank) {
+  return folder + "/rank-" + std::to_string(rank) + ".jsonl";
+}
+
 void AddRanks(const ProcessContext& context, EnvironmentBuilder& environment) {
   const GenerationFacts& facts = context.facts;
   environment.Set(contract::kRank, std::to_string(context.rank));
@@ -117,6 +121,10 @@ void AddOwn(const ProcessContext& context, EnvironmentBuilder& environment) {
                                                      : "");
   if (context.view.program == nullptr) {
     SetUnlessEmpty(environment, contract::kTrainerConfig, facts.trainer_config);
+    if (!facts.trace_folder.empty()) {
+      environment.Set(contract::kTraceFile, TracePartFile(facts.trace_folder, context.rank));
+      environment.Set(contract::kTraceSteps, std::to_string(facts.trace_steps));
+    }
   }
   SetUnlessEmpty(environment, contract::kInterface, context.job.network.interface);
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "launcher/telemetry/layer_graph.h"
+
 namespace lockstep::telemetry {
 
 namespace {
@@ -13,7 +15,8 @@ constexpr std::array<std::string_view, 5> kPhases = {"Pending", "Running", "Rest
                                                      "Failed"};
 constexpr std::array<std::string_view, 3> kStates = {"Pending", "Running", "Exited"};
 
-constexpr size_t kMaxLayers = 4096;  // bytes of what a process says of its layers
+constexpr size_t kMaxLayers = 4096;   // bytes of what a process says of its layers
+constexpr size_t kMostLayers = 2000;  // that are kept of a rank, for the graph
 
 template <typename... Callables>
 struct Overloaded : Callables... {
@@ -59,6 +62,8 @@ void JobState::GenerationStarted(int generation, TimePoint now) {
     rank.snapshot.phase = RankPhase::kStarting;
     rank.snapshot.pid = 0;
     rank.stepped = false;
+    rank.ready = false;
+    rank.layers.clear();
   }
 }
 
@@ -81,6 +86,8 @@ void JobState::RankStarted(const RankIdentity& identity, int pid, TimePoint now)
   rank.started = now;
   rank.last_progress = now;
   rank.stepped = false;
+  rank.ready = false;
+  rank.layers.clear();
   phase_ = JobPhase::kRunning;
 }
 
@@ -102,6 +109,11 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
           [&](const contract::ReadyEvent& e) {
             set_phase(RankPhase::kTraining);
             rank.snapshot.layers = e.layers.substr(0, kMaxLayers);
+            rank.ready = true;
+            RecordGraph(now);
+          },
+          [&](const contract::LayerEvent& e) {
+            if (rank.layers.size() < kMostLayers) rank.layers.push_back(e);
           },
           [&](const contract::PhaseEvent& e) {
             if (const auto phase = ParseRankPhase(e.phase)) set_phase(*phase);
@@ -140,6 +152,17 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
           },
       },
       event);
+}
+
+void JobState::RecordGraph(TimePoint now) {
+  if (record_ == nullptr) return;
+  std::vector<std::vector<contract::LayerEvent>> layers;
+  for (const auto& [number, rank] : ranks_) {
+    if (!rank.snapshot.identity.steps) continue;
+    if (!rank.ready) return;
+    layers.push_back(rank.layers);
+  }
+  record_->Graph(LayerGraph(layers), ToWall(now));
 }
 
 void JobState::ApplyEvaluation(const Rank& rank, const contract::EvaluationEvent& event, bool is_leader,

@@ -182,6 +182,8 @@ class JobState {
     TimePoint started{};
     TimePoint last_progress{};
     bool stepped = false;  // in this generation
+    bool ready = false;    // likewise
+    std::vector<contract::LayerEvent> layers;
   };
 
   // An evaluator of its own, or the rank that counts for the job.
@@ -189,6 +191,8 @@ class JobState {
   void ApplyEvaluation(const Rank& rank, const contract::EvaluationEvent& event, bool is_leader,
                        TimePoint now);
   void ApplyStep(Rank& rank, const contract::StepEvent& event, TimePoint now);
+  // Once all ranks that train have said what they have.
+  void RecordGraph(TimePoint now);
   std::chrono::system_clock::time_point ToWall(TimePoint time) const;
   double SecondsAt(TimePoint time) const { return std::chrono::duration<double>(time - started_).count(); }
   void ApplyWindow(const std::optional<RankBalance::Window>& window, TimePoint now);

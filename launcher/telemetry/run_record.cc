@@ -101,6 +101,13 @@ void RunRecord::Generation(int generation, WallTime time) {
   WriteEvent(LineOf(json));
 }
 
+void RunRecord::Graph(const std::vector<GraphNode>& nodes, WallTime time) {
+  std::string graph = nodes.empty() ? "" : GraphDef(nodes);
+  if (graph.empty() || graph == graph_) return;
+  graph_ = std::move(graph);
+  Append(tensorboard_, GraphRecord(time, graph_));
+}
+
 void RunRecord::RankExited(int rank, int exit_code, WallTime time) {
   Json json = EventJson(time, "RankExited");
   json["rank"] = rank;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/contract/event.h"
 #include "common/unique_fd.h"
@@ -12,6 +13,7 @@
 namespace lockstep::telemetry {
 
 struct Failure;
+struct GraphNode;
 struct Progress;
 
 // What a run leaves of itself in its folder, for `lockstep runs`, a JSON object a line:
@@ -22,9 +24,8 @@ struct Progress;
 //   events.jsonl    {"time": …, "event": "Generation" | "RankExited" | "Restarting" | "Evaluation" |
 //                    "Checkpoint" | "Resumed" | "Finished", …}: the first kMostEvents of them, and the last
 //
-//   tensorboard/events.out.tfevents…   the same steps and evaluations as scalars (tensorboard_event.h); a
-//   file
-//                    each launcher that was started
+//   tensorboard/events.out.tfevents…   the same steps and evaluations as scalars, and the graph of layers
+//                    (tensorboard_event.h); a file each launcher that was started
 //
 // so that none grows without bound. Times are RFC 3339 with milliseconds. What cannot be written (a full
 // disk) is left out, and said once; training goes on. One thread at a time.
@@ -42,6 +43,8 @@ class RunRecord {
   void Step(const Progress& progress, double seconds);
 
   void Generation(int generation, WallTime time);
+  // Of layers; kept when it is another one than before. An empty one is none.
+  void Graph(const std::vector<GraphNode>& nodes, WallTime time);
   void RankExited(int rank, int exit_code, WallTime time);
   void Restarting(std::string_view reason, const Failure* failure, WallTime time);
   // `step`: the last one before it.
@@ -68,6 +71,7 @@ class RunRecord {
   int64_t next_step_ = 0;
   int64_t last_step_ = 0;  // kept
   int64_t event_count_ = 0;
+  std::string graph_;
 };
 
 }  // namespace lockstep::telemetry

@@ -50,6 +50,33 @@ std::string BeginEvent(std::chrono::system_clock::time_point time) {
   return event;
 }
 
+void AppendNumber(std::string& to, int field, int64_t value) {
+  AppendTag(to, field, Wire::kVarint);
+  AppendVarint(to, static_cast<uint64_t>(value));
+}
+
+// tensorflow.TensorShapeProto.
+std::string ShapeOf(std::span<const int64_t> dims) {
+  std::string shape;
+  for (const int64_t dim : dims) {
+    std::string size;
+    AppendNumber(size, 1, dim);
+    AppendBytes(shape, 2, size);
+  }
+  return shape;
+}
+
+// The attribute of which TensorBoard takes the sizes of edges: an AttrValue with a list of shapes, one each
+// output, in a map.
+std::string OutputShapes(std::span<const int64_t> dims) {
+  std::string list, value, entry;
+  AppendBytes(list, 7, ShapeOf(dims));
+  AppendBytes(value, 1, list);
+  AppendBytes(entry, 1, "_output_shapes");
+  AppendBytes(entry, 2, value);
+  return entry;
+}
+
 // So that the checksum of data with checksums in it is a good one too.
 uint32_t Masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
@@ -90,6 +117,30 @@ std::string ScalarsRecord(std::chrono::system_clock::time_point time, int64_t st
   AppendTag(event, 2, Wire::kVarint);
   AppendVarint(event, static_cast<uint64_t>(step));
   AppendBytes(event, 5, summary);
+  return Record(event);
+}
+
+std::string GraphDef(std::span<const GraphNode> nodes) {
+  constexpr int64_t kProducer = 22;  // a version that all readers know
+  std::string graph;
+  for (const GraphNode& node : nodes) {
+    std::string definition;
+    AppendBytes(definition, 1, node.name);
+    AppendBytes(definition, 2, node.op);
+    for (const std::string& input : node.inputs) AppendBytes(definition, 3, input);
+    if (!node.device.empty()) AppendBytes(definition, 4, node.device);
+    if (!node.output.empty()) AppendBytes(definition, 5, OutputShapes(node.output));
+    AppendBytes(graph, 1, definition);
+  }
+  std::string versions;
+  AppendNumber(versions, 1, kProducer);
+  AppendBytes(graph, 4, versions);
+  return graph;
+}
+
+std::string GraphRecord(std::chrono::system_clock::time_point time, std::string_view graph_def) {
+  std::string event = BeginEvent(time);
+  AppendBytes(event, 4, graph_def);
   return Record(event);
 }
 

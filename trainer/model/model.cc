@@ -222,12 +222,14 @@ struct Model::Impl {
       throw BadModel("a batch of " + std::to_string(pass.n) + " samples; the model was made for at most " +
                      std::to_string(max_pass()));
     }
+    const trace::Scope scope(options.trace, trace::Track::kCompute, "forward");
     const LayerMemory memory = MemoryOf(slot, inputs);
     stack.Forward(pass, memory);
     return memory.y;
   }
 
   void EnqueueLoss(const ModelBatch& batch, void* gradient, int slot, int64_t before) {
+    const trace::Scope scope(options.trace, trace::Track::kCompute, "loss");
     const auto* outputs = static_cast<const float*>(MemoryOf(slot, nullptr).y);
     latest_outputs = outputs;
     loss->Compute(batch.n, outputs, batch.labels, batch.scale, gradient, sums.as<LossSums>(), before);
@@ -235,6 +237,7 @@ struct Model::Impl {
 
   void Backward(const Pass& pass, const void* inputs, void* gradient, void* input_gradient,
                 const GradientsReady& ready, int slot) {
+    const trace::Scope scope(options.trace, trace::Track::kCompute, "backward");
     // (Those that sum over the replicas write theirs; and several places have been zeroed already.)
     if (pass.n == 0 && !gradients.empty()) {
       backend.Zero(gradients.data(), static_cast<size_t>(layout.total) * sizeof(float));
@@ -246,13 +249,19 @@ struct Model::Impl {
 
   void EnqueueStep(const ModelBatch& batch, const GradientsReady& ready, int64_t before) {
     const Pass pass = batch.TrainingPass();
+    const auto at = [&](PassPoint point) {
+      if (batch.on_point) batch.on_point(point);
+    };
+    at(PassPoint::kBegin);
     Forward(pass, batch.inputs, 0);
     if (batch.n > 0) {
       EnqueueLoss(batch, output_gradient, 0, before);
     } else if (before == 0) {
       backend.Zero(sums.data(), sizeof(LossSums));
     }
+    at(PassPoint::kForwardDone);
     Backward(pass, batch.inputs, output_gradient, nullptr, ready, 0);
+    at(PassPoint::kBackwardDone);
   }
 
   // Samples [first, first + count) of a batch.

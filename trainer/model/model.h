@@ -12,6 +12,7 @@
 #include "trainer/layers/pass.h"
 #include "trainer/model/model_config.h"
 #include "trainer/tensor/parameter_layout.h"
+#include "trainer/trace/recorder.h"
 
 // model/ is a stack of layers and a loss: it lays the parameters out flat, holds the activations, and runs a
 // training step up to the gradients. It talks to no other process and updates nothing; strategy/ does both.
@@ -38,7 +39,13 @@ struct ModelOptions {
   std::optional<LayerRange> part;
   // How many Forward passes may wait for their Backward at once; each has activations of its own.
   int passes_in_flight = 1;
+  // Gets "forward", "loss" and "backward" of every pass, as the host runs them: for backends whose work does
+  // not run behind the host. Null: nobody asked. Outlives the model.
+  trace::Recorder* trace = nullptr;
 };
+
+// Where a pass is in being enqueued.
+enum class PassPoint { kBegin, kForwardDone, kBackwardDone };
 
 // This process's part of a global batch.
 struct ModelBatch {
@@ -49,6 +56,9 @@ struct ModelBatch {
   float scale = 1;                 // 1 / global batch
   RandomKeys keys;                 // for models that draw random numbers in training
   ReplicaSum* replicas = nullptr;  // needed where there are several and sums_over_replicas()
+  // Called by EnqueueTrainStep as it comes there, in each piece of the step; empty: nobody asks. The loss
+  // counts as forward.
+  std::function<void(PassPoint)> on_point = nullptr;
 
   Pass TrainingPass() const { return {.n = n, .training = true, .keys = keys, .replicas = replicas}; }
 };

@@ -32,6 +32,7 @@ void Central::Prepare() {
 
 StepResult Central::Step(const Batch& batch) {
   own_ = summed_ = 0;
+  bucket_ = 0;
   summing_ = updating_ = {};
   const LossResult result = model_->TrainStep(ModelBatchOf(batch), [&](int64_t, int64_t end) {
     // The last range is passed on below, together with the loss.
@@ -53,6 +54,7 @@ StepResult Central::Step(const Batch& batch) {
     const bool all_announced = Announced(turn_) == total();
     return !done() && (all_announced ? r == 0 : members_[r].announced.load() < Position(turn_, total()));
   };
+  const trace::Scope scope(options_.trace, trace::Track::kCompute, "wait");
   group_->Wait(StepName() + "all-reduce", look, missing, deadline());
 
   model_->ParametersChanged(0, model_->layout().total);
@@ -80,6 +82,14 @@ bool Central::Advance() {
   }
   const auto summed = Clock::now();
   summing_ += summed - start;
+  if (options_.trace != nullptr) {
+    options_.trace->Add({.name = "all-reduce",
+                         .track = trace::Track::kCommunication,
+                         .begin = start,
+                         .end = summed,
+                         .bucket = bucket_++,
+                         .bytes = static_cast<int64_t>((ready - summed_) * sizeof(float))});
+  }
   summed_ = ready;
   members_[local_rank()].announced.store(Position(turn_, ready));
   if (leads() && ready == total()) {
@@ -93,6 +103,7 @@ bool Central::Advance() {
 }
 
 void Central::UpdateAll() {
+  const trace::Scope scope(options_.trace, trace::Track::kCompute, "update");
   group_->ThrowIfFailed(StepName() + "all-reduce");  // see UpdatePiece
   for (size_t piece = 0; piece < journal_.pieces().size(); ++piece) {
     UpdatePiece(piece, gradients_[0] + journal_.pieces()[piece].begin);

@@ -38,6 +38,7 @@ class Central final : public Replicated {
   std::vector<float*> from_;  // this rank's gradients, then its children's
   size_t own_ = 0;            // this rank's gradients of this step are complete below this offset
   size_t summed_ = 0;         // and so are those of its whole subtree, in its own buffer
+  int64_t bucket_ = 0;        // pieces that were passed on in this step
   Clock::duration summing_{}, updating_{};
 };
 

@@ -101,6 +101,7 @@ void DevicePipeline::Allocate() {
     place += landing;
   }
   idle_ = device_.MakeEvent(false);
+  if (options_.trace != nullptr) trace_ = std::make_unique<DeviceTrace>(device_, *options_.trace, kInFlight);
   host_.resize(1 + slots);
   host_step_.assign(1 + slots, -1);
 }
@@ -207,6 +208,7 @@ void DevicePipeline::StartStep(const Batch& batch) {
   if (flight.measured) waits_used_ = 0;
   ++started_;
   watch_->Started(number);
+  if (trace_ != nullptr) trace_->BeginStep(number);
   InStep(number, [&] {
     rates_->Tell(optimizer_->Rates(number));
     for (size_t i = 0; i < penalised_.size(); ++i) {
@@ -222,6 +224,7 @@ void DevicePipeline::StartStep(const Batch& batch) {
     if (!penalised_.empty()) {
       device_.CopyAsync(flight.squares, squares_, penalised_.size() * sizeof(double));
     }
+    if (trace_ != nullptr) trace_->EndStep();
     flight.done->Record(device_.compute_stream());
   });
 }
@@ -240,7 +243,11 @@ void DevicePipeline::Passes(const Batch& batch, Flight* flight) {
     auto [micro, begin] = MicroBatchOf(*model_, share, work.micro_batch, count);
     if (work.kind == PipelineWork::Kind::kForward) {
       inputs[slot] = Inputs(micro.inputs, micro.n, flight->measured);
-      const void* const outputs = model_->Forward(micro.TrainingPass(), inputs[slot], static_cast<int>(slot));
+      const void* outputs = nullptr;
+      {
+        const DeviceTrace::Scope scope = Traced("forward");
+        outputs = model_->Forward(micro.TrainingPass(), inputs[slot], static_cast<int>(slot));
+      }
       if (after_ != nullptr) HandOn(outputs, micro.n, flight);
     } else {
       micro.inputs = inputs[slot];
@@ -271,6 +278,7 @@ void DevicePipeline::Backward(const ModelBatch& micro, int64_t begin, uint64_t n
   const auto slot = static_cast<int>(SlotOf(number));
   void* gradient = output_gradient_.data();
   if (after_ == nullptr) {
+    const DeviceTrace::Scope scope = Traced("loss");
     model_->EnqueueLoss(micro, gradient, slot, begin);
   } else {
     Timed(flight->measured, [&] {
@@ -281,7 +289,10 @@ void DevicePipeline::Backward(const ModelBatch& micro, int64_t begin, uint64_t n
   if (before_ != nullptr) {
     to = input_gradients_.as<std::byte>() + number % Places(place_.stage - 1) * input_gradient_bytes_;
   }
-  model_->Backward(micro.TrainingPass(), micro.inputs, gradient, to, {}, slot);
+  {
+    const DeviceTrace::Scope scope = Traced("backward");
+    model_->Backward(micro.TrainingPass(), micro.inputs, gradient, to, {}, slot);
+  }
   if (before_ != nullptr) {
     const int64_t bytes = micro.n * FactsOf(place_.stage - 1).gradient_bytes;
     before_->Send(to, static_cast<size_t>(bytes));
@@ -311,6 +322,7 @@ void DevicePipeline::SumGradients(Flight* flight) {
 
 // (What the step's number decides is in rates_.)
 void DevicePipeline::Update() {
+  const DeviceTrace::Scope scope = Traced("update");
   UpdateBuffers buffers{.parameters = state_.as<float>(),
                         .gradients = sums_.as<float>(),
                         .rates = rates_->data(),
@@ -321,8 +333,13 @@ void DevicePipeline::Update() {
   model_->ParametersUpdated(0, model_->layout().total);
 }
 
+DeviceTrace::Scope DevicePipeline::Traced(const char* name) {
+  return {trace_.get(), trace::Track::kCompute, device_.compute_stream(), name};
+}
+
 template <typename Enqueue>
 void DevicePipeline::Timed(bool measured, Enqueue&& enqueue) {
+  const DeviceTrace::Scope scope = Traced("wait");
   if (!measured) return enqueue();
   if (waits_used_ == waits_.size()) waits_.push_back({device_.MakeEvent(true), device_.MakeEvent(true)});
   const Wait& wait = waits_[waits_used_++];
@@ -344,6 +361,7 @@ StepResult DevicePipeline::FinishStep() {
   const LossResult mine =
       model_->has_loss() ? ResultOf(flight.landing->sums, model_->outputs()) : LossResult{};
   if (flight.measured) exposed_ = TakeExposed();
+  if (trace_ != nullptr) trace_->FinishStep();
   double penalty = 0;
   for (size_t i = 0; i < penalised_.size(); ++i) penalty += penalised_[i].l2 * flight.squares[i];
   Report all{mine.loss_sum, static_cast<double>(mine.correct),

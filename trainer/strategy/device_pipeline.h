@@ -9,6 +9,7 @@
 #include "trainer/collectives/device_communicator.h"
 #include "trainer/collectives/device_link.h"
 #include "trainer/strategy/device_rates.h"
+#include "trainer/strategy/device_trace.h"
 #include "trainer/strategy/device_watch.h"
 #include "trainer/strategy/pipeline_whole.h"
 #include "trainer/strategy/shared_sum.h"
@@ -101,6 +102,7 @@ class DevicePipeline final : public Strategy {
   void SumGradients(Flight* flight);
   void Update();
   // Enqueues what makes the compute stream wait for others.
+  DeviceTrace::Scope Traced(const char* name);
   template <typename Enqueue>
   void Timed(bool measured, Enqueue&& enqueue);
   double TakeExposed() const;
@@ -122,6 +124,7 @@ class DevicePipeline final : public Strategy {
   }
 
   Options options_;
+  std::unique_ptr<DeviceTrace> trace_;  // null: nobody asked
   DeviceBackend& device_;
   PipelinePlace place_;
   Model* model_ = nullptr;

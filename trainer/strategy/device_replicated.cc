@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "common/log.h"
 #include "trainer/error.h"
@@ -136,8 +137,9 @@ void DeviceReplicated::Allocate() {
   host_.resize(1 + slots);
   host_step_.assign(1 + slots, -1);
   // (Sums in the middle of a pass are the host's.)
-  recordable_ =
-      options_.record_steps && (alone() || (communicator_->recordable() && !model_->sums_over_replicas()));
+  if (options_.trace != nullptr) trace_ = std::make_unique<DeviceTrace>(device_, *options_.trace, kInFlight);
+  recordable_ = options_.record_steps && trace_ == nullptr &&
+                (alone() || (communicator_->recordable() && !model_->sums_over_replicas()));
 }
 
 void DeviceReplicated::MakeEvents() {
@@ -187,6 +189,7 @@ void DeviceReplicated::StartStep(const Batch& batch) {
   flight.landing->mine = {.samples = batch.local_samples, .stop = stop_requested() ? 1 : 0};
   ++started_;
   watch_->Started(number);
+  if (trace_ != nullptr) trace_->BeginStep(number);
   InStep(number, [&] {
     // Passes that sum over the replicas wait for the device without an eye on the others: what it is to do
     // before must not depend on them.
@@ -204,6 +207,7 @@ void DeviceReplicated::StartStep(const Batch& batch) {
     if (!penalised_.empty()) {
       device_.CopyAsync(flight.squares, squares_, penalised_.size() * sizeof(double));
     }
+    if (trace_ != nullptr) trace_->EndStep();
     flight.done->Record(device_.compute_stream());
   });
 }
@@ -235,7 +239,7 @@ void DeviceReplicated::Enqueue(const Batch& batch, bool measured) {
   }
   if (in_turns_) StartTurns();
   size_t ready = 0;
-  model_->EnqueueTrainStep(ForModel(batch, seed_, replica_sum_.get()), [&](int64_t, int64_t end) {
+  EnqueuePasses(batch, [&](int64_t, int64_t end) {
     for (; ready < buckets_.size() && buckets_[ready].range.end <= static_cast<size_t>(end); ++ready) {
       buckets_[ready].ready->Record(compute);
       if (in_turns_) TakeTurn(ready, measured);
@@ -250,19 +254,42 @@ void DeviceReplicated::Enqueue(const Batch& batch, bool measured) {
   model_->ParametersChanged(0, model_->layout().total);
 }
 
+void DeviceReplicated::EnqueuePasses(const Batch& batch, const Model::GradientsReady& ready) {
+  ModelBatch share = ForModel(batch, seed_, replica_sum_.get());
+  std::optional<DeviceTrace::Scope> pass;
+  const auto enter = [&](const char* name) {
+    pass.emplace(trace_.get(), trace::Track::kCompute, device_.compute_stream(), name);
+  };
+  if (trace_ != nullptr) {
+    share.on_point = [&](PassPoint point) {
+      pass.reset();
+      if (point == PassPoint::kBegin) enter("forward");
+      if (point == PassPoint::kForwardDone) enter("backward");
+    };
+  }
+  model_->EnqueueTrainStep(share, ready);
+}
+
 void DeviceReplicated::EnqueueSum(const Bucket& bucket) {
   const Stream communication = device_.communication_stream();
   bucket.ready->MakeWait(communication);
-  if (sharded()) {
-    communicator_->ReduceScatter(bucket.gradients, bucket.range.size(), bucket.sums, communication);
-  } else {
-    communicator_->AllReduce(bucket.gradients, bucket.range.size(), communication);
+  {
+    const DeviceTrace::Scope scope(
+        trace_.get(), trace::Track::kCommunication, communication,
+        sharded() ? "reduce-scatter" : "all-reduce",
+        {.bucket = NumberOf(bucket), .bytes = static_cast<int64_t>(bucket.range.size() * sizeof(float))});
+    if (sharded()) {
+      communicator_->ReduceScatter(bucket.gradients, bucket.range.size(), bucket.sums, communication);
+    } else {
+      communicator_->AllReduce(bucket.gradients, bucket.range.size(), communication);
+    }
   }
   bucket.reduced->Record(communication);
 }
 
 void DeviceReplicated::WaitFor(DeviceEvent& event, const Wait& wait, bool measured) {
   const Stream compute = device_.compute_stream();
+  const DeviceTrace::Scope scope(trace_.get(), trace::Track::kCompute, compute, "wait");
   if (measured) wait.before->Record(compute);
   event.MakeWait(compute);
   if (measured) wait.after->Record(compute);
@@ -299,6 +326,8 @@ void DeviceReplicated::UpdateClipped() {
 // (What the step's number decides is in rates_; and what others update of the parameters is written there
 // only.)
 void DeviceReplicated::Update(const Bucket& bucket) {
+  const DeviceTrace::Scope scope(trace_.get(), trace::Track::kCompute, device_.compute_stream(), "update",
+                                 {.bucket = NumberOf(bucket)});
   UpdateBuffers buffers{.parameters = state_.as<float>() + bucket.share.begin,
                         .gradients = bucket.sums,
                         .rates = rates_->data()};
@@ -330,6 +359,7 @@ StepResult DeviceReplicated::FinishStep() {
   double penalty = 0;
   for (size_t i = 0; i < penalised_.size(); ++i) penalty += penalised_[i].l2 * flight.squares[i];
   if (flight.measured) exposed_ = TakeExposed();
+  if (trace_ != nullptr) trace_->FinishStep();
   ++finished_;
   ++step_;
   return {.loss = total.loss_sum / static_cast<double>(flight.global_samples) + penalty,

@@ -11,6 +11,7 @@
 #include "trainer/collectives/device_communicator.h"
 #include "trainer/collectives/local/local_group.h"
 #include "trainer/strategy/device_rates.h"
+#include "trainer/strategy/device_trace.h"
 #include "trainer/strategy/device_watch.h"
 #include "trainer/strategy/shared_sum.h"
 #include "trainer/strategy/strategy.h"
@@ -30,7 +31,7 @@ namespace lockstep::trainer::strategy {
 // (device_shards.cc).
 //
 // A step is recorded as a graph where all of it can be, after a first ordinary one of its size; one step in
-// some is run as an ordinary one for its time to be taken apart.
+// some is run as an ordinary one for its time to be taken apart. For a trace all are ordinary ones.
 class DeviceReplicated final : public Strategy {
  public:
   explicit DeviceReplicated(const Options& options);
@@ -108,7 +109,9 @@ class DeviceReplicated final : public Strategy {
   void Enqueue(const Batch& batch, bool measured);
   void StartTurns();
   void TakeTurn(size_t bucket, bool measured);
+  void EnqueuePasses(const Batch& batch, const Model::GradientsReady& ready);
   void EnqueueSum(const Bucket& bucket);
+  int64_t NumberOf(const Bucket& bucket) const { return &bucket == &whole_ ? -1 : &bucket - buckets_.data(); }
   void SumOverRanks(bool measured);
   void WaitFor(DeviceEvent& event, const Wait& wait, bool measured);
   void GatherParameters(bool measured);
@@ -143,6 +146,7 @@ class DeviceReplicated final : public Strategy {
   std::unique_ptr<collectives::LocalGroup> group_;
   std::unique_ptr<SharedSum> replica_sum_;  // where model and job need it
   std::unique_ptr<DeviceWatch> watch_;
+  std::unique_ptr<DeviceTrace> trace_;  // null: nobody asked
 
   // Device memory. State: parameters and slots, one behind the other. Exchange: gradients, the sums of this
   // rank's shares where they lie apart, and the reports.

@@ -137,6 +137,8 @@ void DeviceReplicated::GatherParameters(bool measured) {
   const Stream communication = device_.communication_stream();
   for (const Bucket& bucket : buckets_) {
     bucket.updated->MakeWait(communication);
+    const DeviceTrace::Scope scope(trace_.get(), trace::Track::kCommunication, communication, "all-gather",
+                                   {.bucket = NumberOf(bucket)});
     communicator_->AllGatherParts(state_.as<float>() + bucket.range.begin, bucket.range.size(),
                                   communication);
   }

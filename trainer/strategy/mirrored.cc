@@ -74,6 +74,7 @@ StepResult Mirrored::Step(const Batch& batch) {
            (Announced(turn_) == total() || members_[r].announced.load() < Position(turn_, total()));
   };
   const std::string operation = StepName() + "all-reduce";
+  const trace::Scope scope(options_.trace, trace::Track::kCompute, "wait");
   group_->Wait(operation, look, missing, deadline());
   if (optimizer_->clips_by_norm()) {
     group_->ThrowIfFailed(operation);  // see UpdatePiece
@@ -150,14 +151,34 @@ bool Mirrored::TryChunk(size_t chunk, uint64_t claim) {
     summed = Clock::now();
     UpdatePiece(chunk, sum_.as<float>());
   }
+  const auto updated = Clock::now();
   summing_ += summed - start;
-  updating_ += Clock::now() - summed;
+  updating_ += updated - summed;
+  if (options_.trace != nullptr) TraceChunk(chunk, start, summed, updated);
   if (shared_->chunks_done.fetch_add(1) + 1 == (turn_ + 1) * chunks_) group_->Wake();
   return true;
 }
 
+void Mirrored::TraceChunk(size_t chunk, Clock::time_point start, Clock::time_point summed,
+                          Clock::time_point updated) const {
+  const auto bucket = static_cast<int64_t>(chunk);
+  const auto bytes = static_cast<int64_t>((ChunkEnd(chunk) - chunk * kChunk) * sizeof(float));
+  options_.trace->Add({.name = "all-reduce",
+                       .track = trace::Track::kCommunication,
+                       .begin = start,
+                       .end = summed,
+                       .bucket = bucket,
+                       .bytes = bytes});
+  options_.trace->Add({.name = optimizer_->clips_by_norm() ? "norm" : "update",
+                       .track = trace::Track::kCompute,
+                       .begin = summed,
+                       .end = updated,
+                       .bucket = bucket});
+}
+
 // When all chunks are summed. The norm is summed in the same order everywhere.
 void Mirrored::UpdateClipped() {
+  const trace::Scope scope(options_.trace, trace::Track::kCompute, "update");
   const auto start = Clock::now();
   squared_norm_ = SquaredNormOfAll();
   for (const size_t chunk : mine_) UpdatePiece(chunk, gradients_[local_rank()] + chunk * kChunk);

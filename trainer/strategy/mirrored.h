@@ -39,6 +39,8 @@ class Mirrored final : public Replicated {
   bool WorkOnNear();
   bool WorkOnFar();
   bool TryChunk(size_t chunk, uint64_t claim);
+  void TraceChunk(size_t chunk, Clock::time_point start, Clock::time_point summed,
+                  Clock::time_point updated) const;
   void UpdateClipped();
   size_t ChunkEnd(size_t chunk) const;
 

@@ -107,15 +107,18 @@ StepResult MultiWorkerMirrored::Step(const Batch& batch) {
   Announce(total());
 
   const std::string operation = StepName() + "all-reduce";
-  // The thread has deadlines of its own on everything it waits for; this one is behind all of them.
-  group_->Wait(
-      operation,
-      [&] {
-        const bool ended = ended_.load();  // before looking for its last work
-        if (UpdateSome()) return Look::kProgress;
-        return ended ? Look::kDone : Look::kIdle;
-      },
-      [](int) { return false; }, deadline() + options_.collective_timeout * 2);
+  {
+    // The thread has deadlines of its own on everything it waits for; this one is behind all of them.
+    const trace::Scope scope(options_.trace, trace::Track::kCompute, "wait");
+    group_->Wait(
+        operation,
+        [&] {
+          const bool ended = ended_.load();  // before looking for its last work
+          if (UpdateSome()) return Look::kProgress;
+          return ended ? Look::kDone : Look::kIdle;
+        },
+        [](int) { return false; }, deadline() + options_.collective_timeout * 2);
+  }
   ThrowIfThreadFailed();
 
   if (!updates_early()) UpdateAll(operation);
@@ -167,6 +170,9 @@ bool MultiWorkerMirrored::UpdateSome() {
   const size_t bucket = updated_.load(std::memory_order_relaxed);
   if (bucket == reduced_.load() || !(updates_early() || optimizer_->clips_by_norm())) return false;
   const collectives::Range share = ShareOf(MyPart(bucket), options_.world.group_rank);
+  const trace::Scope scope(options_.trace, trace::Track::kCompute,
+                           optimizer_->clips_by_norm() ? "norm" : "update",
+                           {.bucket = static_cast<int64_t>(bucket)});
   const auto start = Clock::now();
   if (optimizer_->clips_by_norm()) {
     norms_[bucket * static_cast<size_t>(local_size()) + static_cast<size_t>(local_rank())] =
@@ -188,9 +194,12 @@ void MultiWorkerMirrored::UpdateAll(const std::string& operation) {
   members_[local_rank()].updates.store(1);
   group_->ThrowIfFailed(operation);  // see MayUpdate, UpdatePiece
   const auto start = Clock::now();
-  squared_norm_ = SquaredNormOfAll();
-  for (size_t piece = 0; piece < owners_.size(); ++piece) {
-    if (owners_[piece] == local_rank()) UpdatePiece(piece, GradientOf(piece, nullptr));
+  {
+    const trace::Scope scope(options_.trace, trace::Track::kCompute, "update");
+    squared_norm_ = SquaredNormOfAll();
+    for (size_t piece = 0; piece < owners_.size(); ++piece) {
+      if (owners_[piece] == local_rank()) UpdatePiece(piece, GradientOf(piece, nullptr));
+    }
   }
   members_[local_rank()].updates.store(0);
   updating_ += Clock::now() - start;
@@ -278,8 +287,13 @@ void MultiWorkerMirrored::CommunicateStep() {
     await(buckets_[bucket].end);
     const collectives::Range part = MyPart(bucket);
     const std::span<float> sum(gradients + part.begin, part.size());
-    SumGradients(gradients_, part.begin, part.end);
-    sharded() ? machines_->ReduceScatter(sum, deadline()) : machines_->AllReduce(sum, deadline());
+    {
+      const trace::Scope scope(
+          options_.trace, trace::Track::kCommunication, sharded() ? "reduce-scatter" : "all-reduce",
+          {.bucket = static_cast<int64_t>(bucket), .bytes = static_cast<int64_t>(sum.size_bytes())});
+      SumGradients(gradients_, part.begin, part.end);
+      sharded() ? machines_->ReduceScatter(sum, deadline()) : machines_->AllReduce(sum, deadline());
+    }
     reduced_.store(bucket + 1);
     group_->Wake();
     // One behind, so that the main thread's work on this one and the next one's way go on side by side.
@@ -313,6 +327,8 @@ void MultiWorkerMirrored::FollowUp(size_t bucket) {
 void MultiWorkerMirrored::GatherParameters(size_t bucket) {
   const collectives::Range part = MyPart(bucket);
   if (options_.shard == Shard::kGradients) DiscardGradients(bucket, true);
+  const trace::Scope scope(options_.trace, trace::Track::kCommunication, "all-gather",
+                           {.bucket = static_cast<int64_t>(bucket)});
   machines_->AllGatherParts({parameters_ + part.begin, part.size()}, deadline());
 }
 

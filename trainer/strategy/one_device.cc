@@ -4,6 +4,7 @@ namespace lockstep::trainer::strategy {
 
 StepResult OneDevice::Step(const Batch& batch) {
   const auto update = [&](int64_t begin, int64_t end) {
+    const trace::Scope scope(options_.trace, trace::Track::kCompute, "update");
     Update(static_cast<size_t>(begin), static_cast<size_t>(end));
     model_->ParametersChanged(begin, end);
   };

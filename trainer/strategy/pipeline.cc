@@ -246,6 +246,8 @@ void Pipeline::HandOn(const void* outputs, int64_t n, uint64_t number, const std
     Await(after_.boundary->backward, number + 1 - after_.places, after_.peer, operation);
   }
   const size_t bytes = static_cast<size_t>(n) * after_.activation_bytes;
+  const trace::Scope scope(options_.trace, trace::Track::kCommunication, "send",
+                           {.bytes = static_cast<int64_t>(bytes)});
   std::memcpy(after_.activations[number % after_.places], outputs, bytes);
   moved_ += static_cast<int64_t>(bytes);
   after_.boundary->forward.store(number + 1);
@@ -268,6 +270,8 @@ double Pipeline::SumGradients() {
   const auto part = collectives::PartOf(total(), place_.pipeline, place_.pipelines);
   if (place_.pipelines > 1) {
     AwaitStage(&Member::gradients, StepName() + "all-reduce");
+    const trace::Scope scope(options_.trace, trace::Track::kCommunication, "all-reduce",
+                             {.bucket = 0, .bytes = static_cast<int64_t>(total() * sizeof(float))});
     std::vector<const float*> from;
     for (const float* sum : mine().sums) from.push_back(sum + part.begin);
     collectives::SumInOrder(from, my_sums() + part.begin, part.size());
@@ -280,6 +284,7 @@ double Pipeline::SumGradients() {
 }
 
 void Pipeline::Update() {
+  const trace::Scope scope(options_.trace, trace::Track::kCompute, "update");
   const auto rank = static_cast<size_t>(options_.world.rank);
   const StageFacts& facts = facts_[static_cast<size_t>(place_.stage)];
   UpdateBuffers buffers{.parameters = mine().parameters, .gradients = my_sums(), .slots = {}};
@@ -372,6 +377,7 @@ Pipeline::Report Pipeline::Reported(uint64_t number) const {
 void Pipeline::Await(const std::atomic<uint64_t>& counter, uint64_t least, int peer,
                      const std::string& operation) {
   if (counter.load() >= least) return;
+  const trace::Scope scope(options_.trace, trace::Track::kCompute, "wait");
   const auto start = Clock::now();
   group_->Wait(
       operation, [&] { return counter.load() >= least ? Look::kDone : Look::kIdle; },

@@ -16,6 +16,7 @@
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/strategy/pipeline_plan.h"
 #include "trainer/strategy/shares.h"
+#include "trainer/trace/recorder.h"
 
 namespace lockstep::trainer {
 class DeviceBackend;
@@ -91,6 +92,9 @@ struct Options {
   bool shares_device = false;                          // the launcher put other ranks on the same GPU
   bool record_steps = true;                            // as graphs, on such a device
   collectives::InProcessSegments* segments = nullptr;  // ranks are threads of this process (tests)
+  // Gets what a step is made of beside the model's passes, and on a device these too. Null: nobody asked.
+  // Outlives the strategy.
+  trace::Recorder* trace = nullptr;
 };
 
 // Which part of a global batch a rank takes: `index` of `count`. Several ranks may take the same.

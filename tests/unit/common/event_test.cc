@@ -64,6 +64,22 @@ TEST(EventTest, OnlyAProcessThatSaysSoRegroups) {
   EXPECT_EQ(std::get<RegroupEvent>(*parked).step, 120);
 }
 
+TEST(EventTest, ALayerSurvivesTheWayThroughALine) {
+  const std::string line = EncodeEvent(LayerEvent{.index = 3,
+                                                  .name = "conv2d_1",
+                                                  .type = "Conv2D",
+                                                  .output = "24,24,64",
+                                                  .device = "/job:worker/replica:0/task:1/device:GPU:0"});
+  const auto event = ParseEvent(std::string_view(line).substr(0, line.size() - 1));
+  ASSERT_TRUE(event.ok()) << event.status().ToString();
+  const auto& read = std::get<LayerEvent>(*event);
+  EXPECT_EQ(read.index, 3);
+  EXPECT_EQ(read.name, "conv2d_1");
+  EXPECT_EQ(read.type, "Conv2D");
+  EXPECT_EQ(read.output, "24,24,64");
+  EXPECT_EQ(read.device, "/job:worker/replica:0/task:1/device:GPU:0");
+}
+
 TEST(EventTest, IgnoresKeysItDoesNotKnow) {
   EXPECT_TRUE(ParseEvent(R"({"event":"ready","shoe_size":43})").ok());
 }

@@ -101,6 +101,27 @@ TEST(EnvironmentTest, HasWhatEveryProcessGets) {
   EXPECT_EQ(plan.processes[1].environment, expected);
 }
 
+TEST(EnvironmentTest, ATracesPartsAreNamedByRankAndAskedOfTheTrainerOnly) {
+  GenerationFacts facts = Facts();
+  facts.trace_folder = "/run/trace";
+  facts.trace_steps = 20;
+  facts.replicas = {{.processes = 3, .address = "10.0.0.1"},
+                    {.index = 1, .processes = 2, .address = "10.0.0.2"}};
+  facts.self = 1;
+  const Plan traced = MustPlan(TrainerJob(), facts);
+  EXPECT_EQ(Value(traced.processes[1].environment, "LOCKSTEP_TRACE_FILE"), "/run/trace/rank-4.jsonl");
+  EXPECT_EQ(Value(traced.processes[1].environment, "LOCKSTEP_TRACE_STEPS"), "20");
+
+  facts.trace_folder.clear();
+  const Plan plain = MustPlan(TrainerJob(), facts);
+  EXPECT_EQ(Value(plain.processes[1].environment, "LOCKSTEP_TRACE_FILE"), "<absent>");
+  EXPECT_EQ(Value(plain.processes[1].environment, "LOCKSTEP_TRACE_STEPS"), "<absent>");
+
+  facts.trace_folder = "/run/trace";
+  const Plan program = MustPlan(ProgramJob(Framework::kNone), facts);
+  EXPECT_EQ(Value(program.processes[1].environment, "LOCKSTEP_TRACE_FILE"), "<absent>");
+}
+
 TEST(EnvironmentTest, ShowsAGpuByUuid) {
   const auto plan = Assign(ProgramJob(Framework::kPyTorch), {.inventory = GpuMachine(2)}, Facts());
   ASSERT_TRUE(plan.ok());

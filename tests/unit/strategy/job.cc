@@ -76,7 +76,8 @@ JobRank::JobRank(const Job& job, contract::Store& store, collectives::InProcessS
                                       .device = device(),
                                       .communicators = job.communicators,
                                       .record_steps = job.record_steps,
-                                      .segments = segments});
+                                      .segments = segments,
+                                      .trace = job.trace ? job.trace(rank) : nullptr});
 }
 
 DeviceBackend* JobRank::device() { return dynamic_cast<DeviceBackend*>(backend_.get()); }

@@ -40,7 +40,8 @@ struct Job {
   std::function<std::unique_ptr<trainer::Optimizer>(int rank, std::unique_ptr<trainer::Optimizer>)> wrap;
   const trainer::collectives::CudaCommunicators* communicators = nullptr;  // of such ranks
   bool record_steps = true;
-  int pieces = 1;  // of each step
+  int pieces = 1;                                            // of each step
+  std::function<trainer::trace::Recorder*(int rank)> trace;  // of a rank; empty: none
 
   int size() const { return machines * local_size; }
   bool is_pipeline() const { return kind == trainer::strategy::Kind::kPipeline; }

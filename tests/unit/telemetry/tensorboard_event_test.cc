@@ -53,5 +53,26 @@ TEST(TensorboardEventTest, ScalarsHaveTheirStepAndTags) {
   EXPECT_EQ(event.size(), 37u);
 }
 
+TEST(TensorboardEventTest, ANodeHasItsDeviceAndTheShapeOfItsOutput) {
+  const GraphNode nodes[] = {
+      {.name = "b", .op = "Dense", .inputs = {"a"}, .device = "/device:GPU:1", .output = {-1, 300}}};
+  using namespace std::string_literals;  // NOLINT(google-build-using-namespace)
+  // TensorShapeProto: a dimension of -1, which is a varint of ten bytes, and one of 300.
+  const std::string any = "\x08" + std::string(9, '\xff') + "\x01";
+  const std::string shape = "\x12\x0b" + any + "\x12\x03\x08\xac\x02";
+  const std::string list = "\x3a\x12" + shape;
+  const std::string value = "\x0a\x14" + list;
+  const std::string attribute = "\x0a\x0e_output_shapes\x12\x16" + value;
+  const std::string node =
+      "\x0a\x01"s + "b\x12\x05" + "Dense\x1a\x01" + "a\x22\x0d/device:GPU:1\x2a\x28" + attribute;
+  ASSERT_EQ(attribute.size(), 0x28u);
+  ASSERT_EQ(node.size(), 0x46u);
+  const std::string graph = GraphDef(nodes);
+  EXPECT_EQ(graph, "\x0a\x46" + node + "\x22\x02\x08\x16");
+  const std::string record = GraphRecord(kTime, graph);
+  EXPECT_EQ(record.substr(12 + 9, 2), std::string({'\x22', static_cast<char>(graph.size())}));
+  EXPECT_EQ(record.substr(12 + 11, graph.size()), graph);
+}
+
 }  // namespace
 }  // namespace lockstep::telemetry
