@@ -12,12 +12,11 @@ namespace lockstep::job {
 namespace {
 
 // Of the world around a process. LOCAL_RANK is its place, and so is all that is not named here.
-constexpr std::array<std::string_view, 15> kOfTheWorld = {
-    contract::kRank,       contract::kWorldSize,      contract::kLocalWorldSize,
-    contract::kGroupRank,  contract::kGroupWorldSize, contract::kMasterAddress,
-    contract::kMasterPort, contract::kGeneration,     contract::kIncarnation,
-    contract::kRun,        contract::kRoleRank,       contract::kRoleSize,
-    contract::kRoles,      contract::kStoreAddress,   "TF_CONFIG"};
+constexpr std::array<std::string_view, 16> kOfTheWorld = {
+    contract::kRank,           contract::kWorldSize,     contract::kLocalWorldSize, contract::kGroupRank,
+    contract::kGroupWorldSize, contract::kMasterAddress, contract::kMasterPort,     contract::kGeneration,
+    contract::kIncarnation,    contract::kRun,           contract::kRoleRank,       contract::kRoleSize,
+    contract::kRoles,          contract::kStoreAddress,  contract::kTraceFile,      "TF_CONFIG"};
 // The frameworks' names for the same (placement/framework_environment.cc).
 constexpr std::array<std::string_view, 14> kOfTheWorldToFrameworks = {"ROLE_RANK",
                                                                       "ROLE_WORLD_SIZE",

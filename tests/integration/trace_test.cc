@@ -198,19 +198,38 @@ TEST(TraceTest, WorkersOfParameterServersHaveWhatTheyExchange) {
   EXPECT_EQ(Named(bars, "step").size(), 3u);
 }
 
+int64_t StepOf(const JobRun& run) {
+  const json status = run.Status();
+  return status.is_object() && status.contains("progress") ? status["progress"].value("step", int64_t{0}) : 0;
+}
+
 TEST(TraceTest, AJobThatIsAskedToStopLeavesItsLastSteps) {
   JobRun run(DigitsSpec({.processes = 2, .epochs = 1000}), {.arguments = {"--trace", "4"}});
-  ASSERT_TRUE(WaitUntil([&] {
-    const json status = run.Status();
-    return status.is_object() && status.contains("progress") && status["progress"].value("step", 0) >= 8;
-  }));
+  ASSERT_TRUE(WaitUntil([&] { return StepOf(run) >= 8; }));
   run.launcher().Signal(SIGTERM);
   EXPECT_NE(run.Wait(), 0);
-  const std::vector<Bar> bars = BarsOf(TraceOf(run));
-  const std::vector<Bar> steps = Named(bars, "step");
+  const std::vector<Bar> steps = Named(BarsOf(TraceOf(run)), "step");
   ASSERT_EQ(steps.size(), 8u) << run.launcher().err();
   EXPECT_GE(steps[0].step, 5);
   EXPECT_EQ(steps[3].step, steps[7].step);
+}
+
+TEST(TraceTest, AfterARestartItIsOfTheLastGeneration) {
+  JobRun run(DigitsSpec({.processes = 2, .epochs = 1000}), {.arguments = {"--trace", "3"}});
+  ASSERT_TRUE(WaitUntil([&] { return StepOf(run) >= 8; }));
+  const std::vector<pid_t> pids = run.Pids();
+  ASSERT_EQ(pids.size(), 2u) << run.launcher().err();
+  ::kill(pids[1], SIGKILL);
+  ASSERT_EQ(run.Pids(1).size(), 2u) << run.launcher().err();
+  const int64_t before = StepOf(run);
+  ASSERT_TRUE(WaitUntil([&] { return StepOf(run) > before + 8; })) << run.launcher().err();
+  run.launcher().Signal(SIGTERM);
+  EXPECT_NE(run.Wait(), 0);
+  // (What is to leave a trace keeps its memory and state as any other.)
+  EXPECT_THAT(run.launcher().err(), HasSubstr("restarting what is lost"));
+  const std::vector<Bar> steps = Named(BarsOf(TraceOf(run)), "step");
+  ASSERT_EQ(steps.size(), 6u);
+  for (const Bar& step : steps) EXPECT_GT(step.step, before);
 }
 
 TEST(TraceTest, WithoutBeingAskedThereIsNone) {

@@ -37,10 +37,11 @@ TEST(PlaceTest, WhoElseTakesPartChangesNoPlace) {
   renamed.rank = 1;
   renamed.role_rank = 1;
   EXPECT_TRUE(SamePlace(Worker(), renamed));
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
-                           "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_GENERATION", "LOCKSTEP_INCARNATION",
-                           "LOCKSTEP_RUN", "LOCKSTEP_STORE_ADDRESS", "LOCKSTEP_ROLE_RANK",
-                           "LOCKSTEP_ROLE_SIZE", "LOCKSTEP_ROLES", "TF_CONFIG", "JAX_PROCESS_ID"}) {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_ADDR",
+        "MASTER_PORT", "LOCKSTEP_GENERATION", "LOCKSTEP_INCARNATION", "LOCKSTEP_RUN",
+        "LOCKSTEP_STORE_ADDRESS", "LOCKSTEP_ROLE_RANK", "LOCKSTEP_ROLE_SIZE", "LOCKSTEP_ROLES", "TF_CONFIG",
+        "JAX_PROCESS_ID", "LOCKSTEP_TRACE_FILE"}) {
     EXPECT_TRUE(SamePlace(Worker(), With(name, "7"))) << name;
   }
 }
