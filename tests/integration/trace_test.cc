@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "tests/support/free_port.h"
 #include "tests/support/launcher_process.h"
 #include "tests/support/training_jobs.h"
 
@@ -230,6 +232,37 @@ TEST(TraceTest, AfterARestartItIsOfTheLastGeneration) {
   const std::vector<Bar> steps = Named(BarsOf(TraceOf(run)), "step");
   ASSERT_EQ(steps.size(), 6u);
   for (const Bar& step : steps) EXPECT_GT(step.step, before);
+}
+
+TEST(TraceTest, TracesOfSeveralLaunchersHaveOneClock) {
+  const TemporaryFolder folder;
+  const std::string rendezvous = "127.0.0.1:" + std::to_string(FreePort());
+  json spec = ShortSpec();
+  spec["processesPerReplica"] = 1;
+  spec["replicas"] = 2;
+  const auto start = [&](int replica) {
+    return std::make_unique<JobRun>(
+        spec, JobRun::Options{.arguments = {"--replica", std::to_string(replica), "--rendezvous", rendezvous,
+                                            "--token-file", folder.File("token"), "--trace", "5"}});
+  };
+  const auto first = start(0);
+  ASSERT_TRUE(WaitUntil([&] { return !ReadText(folder.File("token")).empty(); })) << first->launcher().err();
+  const auto second = start(1);
+  ASSERT_EQ(first->Wait(), 0) << first->launcher().err();
+  ASSERT_EQ(second->Wait(), 0) << second->launcher().err();
+  const std::vector<Bar> theirs[] = {Named(BarsOf(TraceOf(*first)), "step"),
+                                     Named(BarsOf(TraceOf(*second)), "step")};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(theirs[i].size(), 5u);
+    for (const Bar& step : theirs[i]) EXPECT_EQ(step.rank, i);
+  }
+  // Here their clocks are one anyway, and what was found between them is off by the way to the store at most.
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(theirs[0][i].step, theirs[1][i].step);
+    EXPECT_NEAR(theirs[0][i].end, theirs[1][i].end, 1e6);
+  }
+  EXPECT_THAT(ReadText(first->File("rank-0.log")) + ReadText(second->File("rank-1.log")),
+              ::testing::Not(HasSubstr("trace:")));
 }
 
 TEST(TraceTest, WithoutBeingAskedThereIsNone) {
