@@ -3,12 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <string>
 #include <thread>
 
-#include "launcher/telemetry/run_record.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/unit/telemetry/exposition.h"
 #include "tests/unit/telemetry/fake_time.h"
 
@@ -290,47 +286,6 @@ TEST_F(JobStateTest, AProgramIsReadyOnceAllItsProcessesHaveRunAWhile) {
   EXPECT_TRUE(program.Snapshot(At(7)).ready);
   program.RankExited(0, 1, At(8));
   EXPECT_FALSE(program.Snapshot(At(8)).ready);
-}
-
-TEST_F(JobStateTest, TheGraphIsRecordedOnceAllThatTrainHaveSaidTheirLayers) {
-  const lockstep::testing::TemporaryFolder folder;
-  RunRecord record(folder.path(), [](const std::string& line) { ADD_FAILURE() << line; });
-  JobState state({.name = "mnist", .world_size = 3}, metrics_, At(0), &record);
-  const auto recorded = [&] {
-    std::string all;
-    for (const auto& file : std::filesystem::directory_iterator(folder.File("tensorboard"))) {
-      all += lockstep::testing::ReadText(file.path());
-    }
-    return all;
-  };
-  const auto count = [&](const std::string& text) {
-    const std::string all = recorded();
-    int times = 0;
-    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++times;
-    return times;
-  };
-  const auto begin = [&](int generation, double at) {
-    state.GenerationStarted(generation, At(at));
-    state.RankStarted({.rank = 0}, 10, At(at));
-    state.RankStarted({.rank = 1}, 11, At(at));
-    state.RankStarted({.rank = 2, .role = "ps", .steps = false}, 12, At(at));
-  };
-  const auto say = [&](int rank, double at) {
-    state.ApplyEvent(
-        rank, contract::LayerEvent{.name = "dense", .type = "Dense", .output = "10", .device = "d"}, At(at));
-    state.ApplyEvent(rank, contract::ReadyEvent{}, At(at));
-  };
-  begin(0, 0);
-  say(1, 1);
-  EXPECT_EQ(count("dense"), 0);
-  say(0, 2);
-  EXPECT_EQ(count("replica_0/dense"), 1);
-  EXPECT_EQ(count("replica_1/dense"), 1);
-  // The same again is not written again.
-  begin(1, 3);
-  say(0, 4);
-  say(1, 5);
-  EXPECT_EQ(count("replica_1/dense"), 1);
 }
 
 TEST_F(JobStateTest, WhatTheHangRuleNeedsIsOfLiveRanksOnly) {
