@@ -29,7 +29,7 @@ using trace::Clock;
 using trace::Span;
 
 constexpr int kRanks = 2;
-constexpr int64_t kSteps = 8;
+constexpr int64_t kSteps = 3;
 
 struct Traced {
   std::vector<std::vector<Span>> spans;                                             // by rank
@@ -40,6 +40,7 @@ struct Traced {
 Traced Train(Job job) {
   std::deque<trace::Recorder> recorders;  // (They cannot be moved.)
   for (int r = 0; r < kRanks; ++r) recorders.emplace_back(trace::Recorder::Options{});
+  job.widths = {20, 30, 20, 10};
   job.trace = [&](int rank) { return &recorders[static_cast<size_t>(rank)]; };
   Meeting meeting;
   Traced traced{.spans = {}, .steps = std::vector<decltype(Traced::steps)::value_type>(kRanks)};
