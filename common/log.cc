@@ -106,8 +106,8 @@ std::string JsonLine(Level level, std::string_view source, std::string_view mess
       {"level", LevelName(level)},
       {"source", source},
       {"message", message}};
-  for (const auto& [name, value] : fields) {
-    std::visit([&](const auto& known) { json[std::string(name)] = known; }, value);
+  for (const auto& field : fields) {
+    std::visit([&](const auto& value) { json[std::string(field.first)] = value; }, field.second);
   }
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
