@@ -31,9 +31,9 @@ void SetRestarts(const RestartPolicies& restarts, const Field& backoff_limit, sp
   if (!restarts.by_exit_code.empty()) {
     restarts.by_exit_code.front().Say("runPolicy.exitCodes: 1 to 127 end the job, of whatever role");
     // "1-127: permanent error", and a rule has at most 64 codes.
-    for (const auto& [first, last] : {std::pair(1, 64), std::pair(65, 127)}) {
+    for (const auto& [first, count] : {std::pair(1, size_t{64}), std::pair(65, size_t{63})}) {
       spec::ExitCodeRule rule{.action = spec::ExitAction::kFail};
-      rule.codes.resize(static_cast<size_t>(last - first + 1));
+      rule.codes.resize(count);
       std::iota(rule.codes.begin(), rule.codes.end(), first);
       run_policy.exit_codes.push_back(std::move(rule));
     }
