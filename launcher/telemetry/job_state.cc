@@ -15,8 +15,9 @@ constexpr std::array<std::string_view, 5> kPhases = {"Pending", "Running", "Rest
                                                      "Failed"};
 constexpr std::array<std::string_view, 3> kStates = {"Pending", "Running", "Exited"};
 
-constexpr size_t kMaxLayers = 4096;   // bytes of what a process says of its layers
-constexpr size_t kMostLayers = 2000;  // that are kept of a rank, for the graph
+constexpr size_t kMaxLayers = 4096;    // bytes of what a process says of its layers
+constexpr size_t kMostLayers = 2000;   // that are kept of a rank, for the graph
+constexpr size_t kMaxLayerText = 256;  // bytes of each of their words
 
 template <typename... Callables>
 struct Overloaded : Callables... {
@@ -113,7 +114,11 @@ void JobState::ApplyEvent(int rank_number, const contract::Event& event, TimePoi
             RecordGraph(now);
           },
           [&](const contract::LayerEvent& e) {
-            if (rank.layers.size() < kMostLayers) rank.layers.push_back(e);
+            if (rank.layers.size() == kMostLayers) return;
+            contract::LayerEvent& kept = rank.layers.emplace_back(e);
+            for (std::string* text : {&kept.name, &kept.type, &kept.output, &kept.device}) {
+              *text = text->substr(0, kMaxLayerText);  // (and not the capacity of the whole)
+            }
           },
           [&](const contract::PhaseEvent& e) {
             if (const auto phase = ParseRankPhase(e.phase)) set_phase(*phase);

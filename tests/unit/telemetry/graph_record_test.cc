@@ -55,5 +55,29 @@ TEST(GraphRecordTest, IsThereOnceAllThatTrainHaveSaidTheirLayers) {
   EXPECT_EQ(count("replica_1/dense"), 1);
 }
 
+TEST(GraphRecordTest, IsBoundedWhateverAProcessSaysOfItsLayers) {
+  const lockstep::testing::TemporaryFolder folder;
+  RunRecord record(folder.path(), [](const std::string& line) { ADD_FAILURE() << line; });
+  JobMetrics metrics(
+      {.name = "big", .namespace_name = "default", .strategy = "Mirrored", .framework = "None"});
+  JobState state({.name = "big", .world_size = 1}, metrics, At(0), &record);
+  state.GenerationStarted(0, At(0));
+  state.RankStarted({.rank = 0}, 10, At(0));
+  const std::string endless(50'000, 'x');
+  for (int i = 0; i < 5000; ++i) {
+    state.ApplyEvent(
+        0,
+        contract::LayerEvent{.index = i, .name = endless, .type = endless, .output = "10", .device = endless},
+        At(1));
+  }
+  state.ApplyEvent(0, contract::ReadyEvent{}, At(2));
+  uintmax_t size = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder.File("tensorboard"))) {
+    size += file.file_size();
+  }
+  EXPECT_GT(size, 256u * 2000);
+  EXPECT_LT(size, 8u << 20);
+}
+
 }  // namespace
 }  // namespace lockstep::telemetry
