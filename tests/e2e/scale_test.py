@@ -24,9 +24,10 @@ class ScaleTest(JobTestCase):
 
     def setUp(self):
         super().setUp()
-        module = binaries.MODULES / "kwok"
-        stages = pathlib.Path(subprocess.run(["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], cwd=module, check=True,
-                                             text=True, capture_output=True).stdout.strip()) / "kustomize/stage"
+        # (Its folder is known only once it is there: a compiled kwok may outlive it.)
+        module = subprocess.run(["go", "mod", "download", "-json", "sigs.k8s.io/kwok"], cwd=binaries.MODULES / "kwok", check=True,
+                                text=True, capture_output=True).stdout
+        stages = pathlib.Path(json.loads(module)["Dir"]) / "kustomize/stage"
         address = f"127.0.0.1:{free_port()}"
         self.plane.processes.start("kwok", [
             binaries.path("kwok"), f"--kubeconfig={self.plane.kubeconfig}", f"--server-address={address}",
