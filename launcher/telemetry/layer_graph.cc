@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -65,8 +66,10 @@ std::vector<GraphNode> LayerGraph(std::span<const std::vector<LayerEvent>> ranks
   for (size_t i = 0; i < copies.size(); ++i) {
     const std::string group = copies.size() > 1 ? "replica_" + std::to_string(i) + "/" : "";
     std::set<std::string> taken;
-    const auto add = [&](std::string name, GraphNode node) {
-      while (!taken.insert(name).second) name += "_";
+    std::map<std::string, int> again;  // how often a name was there before
+    const auto add = [&](const std::string& wanted, GraphNode node) {
+      std::string name = wanted;
+      while (!taken.insert(name).second) name = wanted + "_" + std::to_string(++again[wanted]);
       node.name = group + name;
       nodes.push_back(std::move(node));
     };

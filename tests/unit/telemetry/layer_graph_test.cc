@@ -54,7 +54,8 @@ TEST(LayerGraphTest, StagesThatFollowOneAnotherAreOneCopy) {
 TEST(LayerGraphTest, NamesAreMadeFitAndDiffer) {
   const std::vector<LayerEvent> ranks[] = {
       {Layer(0, "inputs", ""), Layer(1, "^a:0 b", ""), Layer(2, "", ""), Layer(3, "layer", "")}};
-  EXPECT_THAT(NamesOf(LayerGraph(ranks)), ElementsAre("inputs", "inputs_", "layer_a_0_b", "layer", "layer_"));
+  EXPECT_THAT(NamesOf(LayerGraph(ranks)),
+              ElementsAre("inputs", "inputs_1", "layer_a_0_b", "layer", "layer_1"));
 }
 
 TEST(LayerGraphTest, NothingSaidIsNoGraph) {
