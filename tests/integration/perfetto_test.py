@@ -51,7 +51,10 @@ def processor(python: pathlib.Path) -> str | None:
     """Its path; None where it cannot be had."""
     if path := os.environ.get("TRACE_PROCESSOR"):
         return path
-    fetched = subprocess.run([python, "-c", FETCH], timeout=120, text=True, capture_output=True)
+    try:
+        fetched = subprocess.run([python, "-c", FETCH], timeout=120, text=True, capture_output=True)
+    except subprocess.TimeoutExpired:  # a network that says nothing
+        return None
     return fetched.stdout.splitlines()[-1] if fetched.returncode == 0 else None
 
 

@@ -18,7 +18,9 @@ def python_with(name: str, version: str, *more: str) -> pathlib.Path | None:
         if not done.exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
             install = [environment / "bin/pip", "install", "-q", "--disable-pip-version-check", f"{name}=={version}", *more]
-            if subprocess.run(install, timeout=240).returncode != 0:
+            try:
+                subprocess.run(install, timeout=240, check=True)
+            except subprocess.SubprocessError:
                 return None
             done.touch()
     return environment / "bin/python3"
