@@ -4,7 +4,6 @@
 #include "common/contract/environment.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/placement/discover.h"
-#include "launcher/placement/text_files.h"
 #include "launcher/process/run_program.h"
 #include "launcher/telemetry/text_format.h"
 
@@ -29,13 +28,7 @@ Finding Compute(const std::string& about, const std::string& what, const std::st
   const auto output = process::RunProgram(launch, kPatience);
   if (!output.ok()) return {Level::kFault, about, what + "; " + output.status().message()};
   if (output->status.exit_code == 0) return {Level::kFine, about, what + "; computes"};
-  // Its log's last line, without the time.
-  const std::string_view said = placement::Trim(output->err);
-  constexpr std::string_view kError = "error: ";
-  const size_t at = said.rfind(kError);
-  return {Level::kFault, about,
-          what + "; does not compute: " +
-              std::string(at == std::string_view::npos ? said : said.substr(at + kError.size())),
+  return {Level::kFault, about, what + "; does not compute: " + process::LastError(*output),
           "docs/gpu.md says what the trainer needs; dmesg and nvidia-smi -q what the driver saw"};
 }
 

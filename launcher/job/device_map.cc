@@ -6,13 +6,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 
 #include "common/contract/environment.h"
 #include "launcher/job/run_folder.h"
 #include "launcher/job/translate.h"
-#include "launcher/placement/text_files.h"
 #include "launcher/process/run_program.h"
 #include "launcher/spec/json.h"
 
@@ -61,12 +59,7 @@ Result<std::string> MapDevices(const spec::TrainingJob& job, const placement::Pl
   const Result<process::ProgramOutput> said = process::RunProgram(launch, kLongest);
   if (!said.ok()) return Status(said.status().code(), "device map: " + said.status().message());
   if (said->status.exit_code == 0) return said->out;
-  // Its log's last line, without the time.
-  const std::string_view text = placement::Trim(said->err);
-  constexpr std::string_view kError = "error: ";
-  const size_t at = text.rfind(kError);
-  return FailedPrecondition(
-      "device map: " + std::string(at == std::string_view::npos ? text : text.substr(at + kError.size())));
+  return FailedPrecondition("device map: " + process::LastError(*said));
 }
 
 }  // namespace lockstep::job

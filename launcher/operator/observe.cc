@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "common/cut_text.h"
 #include "launcher/operator/json_fields.h"
 #include "launcher/operator/names.h"
 
@@ -20,13 +22,7 @@ int Number(const std::string& text) {
   return std::max(number, 0);
 }
 
-std::string Cut(std::string text) {
-  if (text.size() <= kMaxMessage) return text;
-  size_t end = kMaxMessage;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
-    end -= 1;  // not within a character
-  return text.substr(0, end) + "…";
-}
+std::string Cut(std::string text) { return CutText(std::move(text), kMaxMessage); }
 
 const Json& Meta(const Json& object) { return Child(object, "metadata"); }
 const Json& Labels(const Json& object) { return Child(Meta(object), "labels"); }

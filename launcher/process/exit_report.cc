@@ -6,6 +6,7 @@
 #include <array>
 
 #include "common/contract/exit_codes.h"
+#include "common/cut_text.h"
 
 namespace lockstep::process {
 
@@ -142,14 +143,7 @@ std::string ExitInWords(const ExitReport& report) {
 
 std::string LastLineInWords(const ExitReport& report) {
   if (report.last_lines.empty()) return {};
-  std::string line = report.last_lines.back();
-  if (line.size() > kMaxWords) {
-    size_t end = kMaxWords;
-    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80)
-      --end;  // not within a character
-    line = line.substr(0, end) + "…";
-  }
-  return "; its last line: " + Printable(std::move(line));
+  return "; its last line: " + Printable(CutText(report.last_lines.back(), kMaxWords));
 }
 
 // What follows ends a terminal's control sequences too; a tab is harmless, and bytes above 0x7f are UTF-8.

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <string_view>
 
 namespace lockstep::process {
 
@@ -63,6 +64,17 @@ Result<ProgramOutput> RunProgram(const Launch& launch, std::chrono::seconds limi
   }
   output.status = *status;
   return output;
+}
+
+std::string LastError(const ProgramOutput& output) {
+  constexpr char kBlanks[] = " \t\r\n\v\f";
+  constexpr std::string_view kError = "error: ";
+  const std::string_view text = output.err;
+  const size_t error = text.rfind(kError);
+  const size_t begin =
+      error == std::string_view::npos ? text.find_first_not_of(kBlanks) : error + kError.size();
+  const size_t end = text.find_last_not_of(kBlanks);
+  return begin > end || end == std::string_view::npos ? "" : std::string(text.substr(begin, end + 1 - begin));
 }
 
 }  // namespace lockstep::process

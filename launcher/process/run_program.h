@@ -19,4 +19,7 @@ struct ProgramOutput {
 // ChildProcess::Spawn.
 Result<ProgramOutput> RunProgram(const Launch& launch, std::chrono::seconds limit);
 
+// Of one of our own programs: its log's last error without the time, or all that it wrote to standard error.
+std::string LastError(const ProgramOutput& output);
+
 }  // namespace lockstep::process

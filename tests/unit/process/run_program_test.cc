@@ -34,6 +34,13 @@ TEST(RunProgramTest, KillsWhatTheProgramLeavesBehind) {
   EXPECT_NE(::kill(left, 0), 0);
 }
 
+TEST(LastErrorTest, IsWithoutTheTimeAndTheNameOfTheProgram) {
+  EXPECT_EQ(LastError({.err = "12:00:00 x: error: first\n12:00:01 x: error: no room\n"}), "no room");
+  EXPECT_EQ(LastError({.err = " no such thing \n"}), "no such thing");
+  EXPECT_EQ(LastError({.err = "x: error: \n"}), "");
+  EXPECT_EQ(LastError({}), "");
+}
+
 TEST(RunProgramTest, SaysWhyThereIsNone) {
   EXPECT_EQ(RunProgram(MakeLaunch(0, {"/no/such/program"}), kDeadline).status().code(),
             StatusCode::kNotFound);
