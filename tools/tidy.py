@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """clang-tidy on the sources named, those left out that passed before and have not changed since.
 
+Sources that a unity build compiles together are checked together, in a fraction of the time.
+
 A source has not changed when it, the headers of this project that it includes (they in turn too), the compiler's
 arguments, clang-tidy's settings and the versions of the packages that headers come from are the same. What passed is
 remembered in ~/.cache/lockstep/tidy, which need not be there.
@@ -44,11 +46,17 @@ def with_headers(source: pathlib.Path) -> list:
     return sorted(seen)
 
 
+def compiled_by(unit: pathlib.Path) -> frozenset:
+    """The sources that a source of a unity build includes, or else itself."""
+    return included_by(unit) if unit.parent.name == "Unity" else frozenset({unit})
+
+
 def fingerprint(source: pathlib.Path, arguments: str, common: bytes) -> str:
     sums = hashlib.sha256(common)
     sums.update(arguments.replace(str(ROOT), "").encode())
     for path in with_headers(source):
-        sums.update(str(path.relative_to(ROOT)).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        content = path.read_bytes().replace(str(ROOT).encode(), b"")
+        sums.update(str(path.relative_to(ROOT)).encode() + b"\0" + hashlib.sha256(content).digest())
     return sums.hexdigest()
 
 
@@ -61,8 +69,9 @@ def main() -> int:
     arguments = {pathlib.Path(entry["file"]).resolve(): entry["command"] for entry in commands}
     common = (output_of("clang-tidy", "--version") + (ROOT / ".clang-tidy").read_bytes()
               + output_of("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "g++", "clang-tidy", "lib*-dev"))
-    sources = [source.resolve() for source in options.sources if source.resolve() in arguments]
-    if left_out := len(options.sources) - len(sources):
+    wanted = {source.resolve() for source in options.sources}
+    sources = [unit for unit in arguments if wanted & compiled_by(unit)]
+    if left_out := len(wanted - set().union(*map(compiled_by, sources))):
         print(f"clang-tidy: {left_out} sources are not built here (./dev cuda-toolkit gets what they need): left out")
     todo = {}
     for path in sources:
@@ -71,7 +80,7 @@ def main() -> int:
             stamp.touch()
         else:
             todo[path] = stamp
-    print(f"clang-tidy: {len(todo)} of {len(sources)} sources are new or changed", flush=True)
+    print(f"clang-tidy: {len(todo)} of {len(sources)} sources are new or changed (several compiled as one are one)", flush=True)
     PASSED.mkdir(parents=True, exist_ok=True)
     for stamp in PASSED.iterdir():
         if stamp.stat().st_mtime < time.time() - FORGET_AFTER:

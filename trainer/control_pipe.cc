@@ -1,35 +1,23 @@
 #include "trainer/control_pipe.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <system_error>
 #include <utility>
 #include <variant>
 
 #include "common/contract/environment.h"
 #include "common/log.h"
+#include "trainer/inherited_pipe.h"
 
 namespace lockstep::trainer {
 
-namespace {
+namespace {}  // namespace
 
-UniqueFd InheritedPipe() {
-  const char* number = std::getenv(contract::kControlFd);
-  if (number == nullptr) return UniqueFd();
-  const int fd = std::atoi(number);
-  if (::fcntl(fd, F_GETFL) < 0) return UniqueFd();  // no descriptor of ours
-  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  return UniqueFd(fd);
-}
-
-}  // namespace
-
-ControlPipe::ControlPipe() : ControlPipe(InheritedPipe()) {}
+ControlPipe::ControlPipe() : ControlPipe(InheritedPipe(contract::kControlFd)) {}
 
 ControlPipe::ControlPipe(UniqueFd pipe) : pipe_(std::move(pipe)), ended_(!pipe_) {
   if (!pipe_) return;

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <string>
 
 #include "common/contract/environment.h"
+#include "trainer/inherited_pipe.h"
 
 namespace lockstep::trainer {
 
@@ -17,20 +17,15 @@ namespace {
 constexpr auto kStepInterval = std::chrono::milliseconds(50);
 constexpr int kPatienceMilliseconds = 1000;
 
-UniqueFd InheritedPipe() {
-  const char* number = std::getenv(contract::kEventsFd);
-  if (number == nullptr) return UniqueFd();
-  const int fd = std::atoi(number);
-  const int flags = ::fcntl(fd, F_GETFL);
-  if (flags < 0) return UniqueFd();  // no descriptor of ours
-  ::fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  return UniqueFd(fd);
+UniqueFd PipeThatNeverBlocks() {
+  UniqueFd pipe = InheritedPipe(contract::kEventsFd);
+  if (pipe) ::fcntl(pipe.get(), F_SETFL, ::fcntl(pipe.get(), F_GETFL) | O_NONBLOCK);
+  return pipe;
 }
 
 }  // namespace
 
-EventWriter::EventWriter() : EventWriter(InheritedPipe()) {}
+EventWriter::EventWriter() : EventWriter(PipeThatNeverBlocks()) {}
 
 void EventWriter::Write(const contract::Event& event) {
   std::lock_guard lock(mutex_);

@@ -15,7 +15,7 @@ constexpr std::string_view kMagic = "lockstep";
 constexpr uint8_t kVersion = 1;
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;
-constexpr size_t kMaxMessageBytes = 2048;
+constexpr size_t kMaxReasonBytes = 2048;
 
 // RFC 2104 with SHA-256 (FIPS 180-4). Every part but the last has a fixed length or carries its own, so no
 // two transcripts are the same bytes.
@@ -47,7 +47,7 @@ std::string_view BodyOf(std::string_view frame) { return frame.substr(kFrameHead
 std::string EncodeWelcome(const Welcome& welcome) {
   return FrameWriter(FrameType::kWelcome)
       .U8(static_cast<uint8_t>(welcome.status.code()))
-      .String(std::string_view(welcome.status.message()).substr(0, kMaxMessageBytes))
+      .String(std::string_view(welcome.status.message()).substr(0, kMaxReasonBytes))
       .I64(welcome.generation)
       .Finish();
 }
@@ -55,7 +55,7 @@ std::string EncodeWelcome(const Welcome& welcome) {
 Result<Welcome> DecodeWelcome(std::string_view body) {
   FrameParser parser(body);
   const uint8_t code = parser.U8();
-  const std::string message(parser.String(kMaxMessageBytes));
+  const std::string message(parser.String(kMaxReasonBytes));
   const int64_t generation = parser.I64();
   LOCKSTEP_RETURN_IF_ERROR(parser.Finish());
   if (parser.type() != FrameType::kWelcome || code > static_cast<uint8_t>(StatusCode::kInternal)) {

@@ -2,6 +2,9 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+
+#include "common/log.h"
 
 namespace CLI {
 class App;
@@ -28,6 +31,15 @@ void AddLogs(CLI::App& app, Action& action);
 void AddTop(CLI::App& app, Action& action);
 void AddRuns(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
+
+// Of a command that is not about a job of its own, as kubectl's.
+inline constexpr int kExitFailed = 1;
+
+// Says why a command cannot be done. Returns `exit_code`, to be returned.
+inline int Complain(std::string_view why, int exit_code) {
+  log::Error(why);
+  return exit_code;
+}
 
 // `--log-format text|json` of a command that runs for long (common/log.h).
 void AddLogFormat(CLI::App& command);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kMostProcesses = 64;  // more are for people who know why
 
-struct Arguments {
+struct InitArguments {
   std::string file = "job.yaml";
   bool force = false;
   std::vector<std::string> command;  // of a program; empty: Lockstep's trainer
@@ -108,7 +108,7 @@ std::string Manifest(const Machine& machine, const std::vector<std::string>& com
          Said("    maxRestarts: 3", "so often all go on after one has failed");
 }
 
-int Write(const std::string& text, const Arguments& arguments) {
+int Write(const std::string& text, const InitArguments& arguments) {
   if (arguments.file == "-") {
     std::cout << text;
     return contract::kExitDone;
@@ -132,7 +132,7 @@ int Write(const std::string& text, const Arguments& arguments) {
 
 void AddInit(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("init", "Write a manifest with comments, for what this machine has");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InitArguments>();
   command->add_option("-o,--output", arguments->file, "the file, or - for standard output; job.yaml");
   command->add_flag("--force", arguments->force, "write over a file that is there");
   command->add_option("COMMAND", arguments->command,

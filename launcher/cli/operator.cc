@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kPort = 8080;
 
-struct Arguments {
+struct OperatorArguments {
   std::string kubeconfig;
   std::string context;
   std::string address = "0.0.0.0";
@@ -41,11 +41,6 @@ std::string Identity() {
     identity += kLetters[static_cast<unsigned char>(byte) % (sizeof kLetters - 1)];
   }
   return identity;
-}
-
-int Complain(const Status& status) {
-  log::Error(status.message());
-  return contract::kExitUsage;
 }
 
 void Serve(http::HttpServer& server, const op::Controller& controller,
@@ -77,7 +72,7 @@ void Serve(http::HttpServer& server, const op::Controller& controller,
   telemetry::ServePage(server, telemetry::JobsPage());
 }
 
-int RunOperator(Arguments arguments) {
+int RunOperator(OperatorArguments arguments) {
   log::Initialize(log::Level::kInfo, "lockstep-operator");
   // Before any thread, so that all have them blocked and only the wait below gets them.
   sigset_t stops;
@@ -87,7 +82,7 @@ int RunOperator(Arguments arguments) {
   ::signal(SIGPIPE, SIG_IGN);
 
   const Result<kube::Config> config = kube::FindConfig(arguments.kubeconfig, arguments.context);
-  if (!config.ok()) return Complain(config.status());
+  if (!config.ok()) return Complain(config.status().message(), contract::kExitUsage);
   telemetry::OperatorMetrics metrics;
   kube::ClientOptions options{.requests_per_second = arguments.requests_per_second,
                               .burst = static_cast<int>(arguments.requests_per_second) * 2,
@@ -97,9 +92,9 @@ int RunOperator(Arguments arguments) {
                                 metrics.Request(record.method, record.host, record.http_status);
                               }};
   const auto client = kube::Client::Make(*config, options);
-  if (!client.ok()) return Complain(client.status());
+  if (!client.ok()) return Complain(client.status().message(), contract::kExitUsage);
   const auto lease_client = kube::Client::Make(*config, options);
-  if (!lease_client.ok()) return Complain(lease_client.status());
+  if (!lease_client.ok()) return Complain(lease_client.status().message(), contract::kExitUsage);
 
   op::ControllerOptions& controls = arguments.options;
   controls.leader_election = !arguments.no_leader_election;
@@ -108,7 +103,8 @@ int RunOperator(Arguments arguments) {
   op::Controller controller(**client, **lease_client, metrics, controls);
   http::HttpServer server({.address = arguments.address, .port = arguments.port});
   Serve(server, controller, metrics);
-  if (const Status status = server.Start(); !status.ok()) return Complain(status);
+  if (const Status status = server.Start(); !status.ok())
+    return Complain(status.message(), contract::kExitUsage);
   log::Info("serves metrics at http://" + server.address() + "/metrics");
   log::Info("shows its jobs at http://" + server.address() + "/");
   controller.Start();
@@ -126,7 +122,7 @@ int RunOperator(Arguments arguments) {
 
 void AddOperator(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("operator", "Run the TrainingJobs of a cluster");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<OperatorArguments>();
   op::ControllerOptions& options = arguments->options;
   options.lease_space.clear();
   command->add_option("--kubeconfig", arguments->kubeconfig,

@@ -19,7 +19,6 @@ namespace lockstep::cli {
 
 namespace {
 
-constexpr int kExitFailed = 1;  // as kubectl's
 constexpr int kLinesBesideRanks = 14;
 constexpr int kLinesWithoutTerminal = 10'000;
 
@@ -34,11 +33,6 @@ struct LogsArguments {
   plugin::LogOptions options;
 };
 
-int Complain(const std::string& message) {
-  log::Error(message);
-  return kExitFailed;
-}
-
 int LinesForRanks() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return kLinesWithoutTerminal;
@@ -47,10 +41,10 @@ int LinesForRanks() {
 
 int ShowStatus(const StatusArguments& arguments) {
   const auto client = Connect(arguments.cluster);
-  if (!client.ok()) return Complain(client.status().message());
+  if (!client.ok()) return Complain(client.status().message(), kExitFailed);
   const kube::ObjectName name{.space = (*client)->default_namespace(), .name = arguments.job};
   const auto view = plugin::AskForStatus(**client, {.name = name});
-  if (!view.ok()) return Complain(view.error().message);
+  if (!view.ok()) return Complain(view.error().message, kExitFailed);
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   std::fputs(plugin::RenderStatus(*view, now, LinesForRanks()).c_str(), stdout);
   return contract::kExitDone;
@@ -58,7 +52,7 @@ int ShowStatus(const StatusArguments& arguments) {
 
 int ShowLogs(LogsArguments arguments) {
   const auto client = Connect(arguments.cluster);
-  if (!client.ok()) return Complain(client.status().message());
+  if (!client.ok()) return Complain(client.status().message(), kExitFailed);
   arguments.options.name = {.space = (*client)->default_namespace(), .name = arguments.job};
   const Status status =
       plugin::ShowLogs(**client, arguments.options,
@@ -68,7 +62,7 @@ int ShowLogs(LogsArguments arguments) {
                                      std::fflush(stdout) == 0;
                             },
                         .complain = [](const std::string& problem) { log::Warning(problem); }});
-  return status.ok() ? contract::kExitDone : Complain(status.message());
+  return status.ok() ? contract::kExitDone : Complain(status.message(), kExitFailed);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace lockstep::cli {
 
 namespace {
 
-struct Arguments {
+struct RunArguments {
   std::string manifest;
   std::string job;  // which of the manifest's; empty: the only one
   bool dry_run = false;
@@ -34,7 +34,7 @@ struct Arguments {
 };
 
 // The job to run; false, and said why, when there is none.
-bool ReadJob(const Arguments& arguments, spec::TrainingJob& job) {
+bool ReadJob(const RunArguments& arguments, spec::TrainingJob& job) {
   const Result<std::string> text = spec::ReadManifestFile(arguments.manifest);
   if (!text.ok()) {
     std::cerr << text.status().message() << "\n";
@@ -70,7 +70,7 @@ bool RunsTrainer(const spec::TrainingJob& job) {
 }
 
 // False, and said by name, when the job asks for what this version cannot do.
-bool CanRun(const Arguments& arguments, const spec::TrainingJob& job) {
+bool CanRun(const RunArguments& arguments, const spec::TrainingJob& job) {
   const auto unsupported = spec::UnsupportedFields(job);
   for (const spec::Finding& finding : unsupported) {
     std::cerr << arguments.manifest << ": " << finding.path << ": " << finding.what << "\n";
@@ -96,7 +96,7 @@ bool CanRun(const Arguments& arguments, const spec::TrainingJob& job) {
   return unsupported.empty();
 }
 
-int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
+int DryRun(const RunArguments& arguments, const spec::TrainingJob& job) {
   const placement::Environment inherited = InheritedEnvironment();
   const bool whole = arguments.options.whole;
   const spec::Seat seat = spec::SeatOf(job, arguments.options.replica);
@@ -139,11 +139,11 @@ int DryRun(const Arguments& arguments, const spec::TrainingJob& job) {
   return contract::kExitUsage;
 }
 
-int RunCommand(const Arguments& arguments) {
+int RunCommand(const RunArguments& arguments) {
   spec::TrainingJob job;
   if (!ReadJob(arguments, job) || !CanRun(arguments, job)) return contract::kExitUsage;
   // A job of several roles runs on this machine alone, unless it is said to be one of several.
-  Arguments its = arguments;
+  RunArguments its = arguments;
   its.options.whole = job.roles.size() > 1 && !arguments.one_of_several;
   if (arguments.dry_run) return DryRun(its, job);
   job::RunOptions options = its.options;
@@ -155,7 +155,7 @@ int RunCommand(const Arguments& arguments) {
 
 void AddRun(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("run", "Run a job on this machine, or as one machine of several");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   job::RunOptions& options = arguments->options;
   command->add_option("MANIFEST", arguments->manifest, "a file with a TrainingJob, or - for standard input")
       ->required();

@@ -25,17 +25,12 @@ namespace {
 
 constexpr size_t kEventsShown = 30;
 
-struct Arguments {
+struct RunsArguments {
   std::string job;  // of list; empty: all
   std::vector<std::string> runs;
   std::string output;
   bool json = false;
 };
-
-int Complain(const Status& status) {
-  log::Error(status.message());
-  return 1;
-}
 
 // "JOB": its newest run; "JOB/RUN" as list prints it; or a folder.
 Result<history::Run> FindRun(const std::string& name) {
@@ -63,10 +58,10 @@ std::string Phase(const history::Run& run) {
   return !address.empty() && http::Get("http://" + address + "/healthz", deadline).ok() ? run.phase : "Lost";
 }
 
-int List(const Arguments& arguments) {
+int List(const RunsArguments& arguments) {
   const Result<std::vector<std::string>> folders =
       job::NewestRuns(arguments.job, std::numeric_limits<size_t>::max());
-  if (!folders.ok()) return Complain(folders.status());
+  if (!folders.ok()) return Complain(folders.status().message(), kExitFailed);
   std::vector<std::vector<std::string>> rows;
   auto all = nlohmann::ordered_json::array();
   for (const std::string& folder : *folders) {
@@ -94,9 +89,9 @@ int List(const Arguments& arguments) {
   return contract::kExitDone;
 }
 
-int Show(const Arguments& arguments) {
+int Show(const RunsArguments& arguments) {
   const Result<history::Run> run = FindRun(arguments.runs.front());
-  if (!run.ok()) return Complain(run.status());
+  if (!run.ok()) return Complain(run.status().message(), kExitFailed);
   if (const auto view = plugin::ReadLauncher(run->status_text)) {
     const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
     std::fputs(plugin::RenderStatus(*view, now, std::numeric_limits<int>::max()).c_str(), stdout);
@@ -108,16 +103,16 @@ int Show(const Arguments& arguments) {
   return contract::kExitDone;
 }
 
-int Plot(const Arguments& arguments) {
+int Plot(const RunsArguments& arguments) {
   std::vector<history::Curve> curves;
   for (const std::string& name : arguments.runs) {
     const Result<history::Run> run = FindRun(name);
-    if (!run.ok()) return Complain(run.status());
+    if (!run.ok()) return Complain(run.status().message(), kExitFailed);
     curves.push_back({.name = run->name, .points = history::ReadPoints(run->folder)});
-    if (curves.back().points.empty()) return Complain(NotFound(run->name + " has told of no step"));
+    if (curves.back().points.empty()) return Complain(run->name + " has told of no step", kExitFailed);
   }
   const Status written = job::WriteFile(arguments.output, history::Plot(curves));
-  if (!written.ok()) return Complain(written);
+  if (!written.ok()) return Complain(written.message(), kExitFailed);
   std::printf("%s\n", arguments.output.c_str());
   return contract::kExitDone;
 }
@@ -127,8 +122,8 @@ int Plot(const Arguments& arguments) {
 void AddRuns(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("runs", "List what ran on this machine, and show or draw it");
   command->require_subcommand(1);
-  auto arguments = std::make_shared<Arguments>();
-  const auto run = [&action, arguments](CLI::App* which, int (*what)(const Arguments&)) {
+  auto arguments = std::make_shared<RunsArguments>();
+  const auto run = [&action, arguments](CLI::App* which, int (*what)(const RunsArguments&)) {
     which->callback([&action, arguments, what] {
       action = [arguments, what] {
         log::Initialize(log::Level::kInfo, "lockstep");

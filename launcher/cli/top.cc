@@ -25,7 +25,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(2);
 
-struct Arguments {
+struct TopArguments {
   std::string target;  // a URL or a job's name; empty: the newest run here
   bool of_cluster = false;
   Cluster cluster;
@@ -56,7 +56,7 @@ Result<std::string> FindLauncher(const std::string& job) {
                             "with --cluster");
 }
 
-Result<top::Source> FindSource(const Arguments& arguments) {
+Result<top::Source> FindSource(const TopArguments& arguments) {
   if (arguments.of_cluster || arguments.cluster.asked_for()) {
     if (arguments.target.empty()) return InvalidArgument("which TrainingJob of the cluster?");
     Result<std::unique_ptr<kube::Client>> connected = Connect(arguments.cluster);
@@ -92,7 +92,7 @@ int PrintOnce(const top::Source& source) {
   return contract::kExitDone;
 }
 
-int RunTop(const Arguments& arguments) {
+int RunTop(const TopArguments& arguments) {
   log::Initialize(log::Level::kInfo, "lockstep");
   const Result<top::Source> source = FindSource(arguments);
   if (!source.ok()) {
@@ -110,7 +110,7 @@ int RunTop(const Arguments& arguments) {
 void AddTop(CLI::App& app, Action& action) {
   auto* command =
       app.add_subcommand("top", "Watch the ranks of a job that runs; where the output is no terminal, once");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TopArguments>();
   command->add_option(
       "URL|JOB", arguments->target,
       "a launcher's address, http://HOST:PORT, or the name of a job that runs here; by default the "

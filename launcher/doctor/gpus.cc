@@ -11,7 +11,7 @@ namespace lockstep::doctor {
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};  // a driver without persistence wakes up slowly
+constexpr std::chrono::seconds kDriverPatience{60};  // a driver without persistence wakes up slowly
 
 // Of a GPU or of a slice: a product of two small matrices, by the trainer, in a process of its own.
 Finding Compute(const std::string& about, const std::string& what, const std::string& uuid,
@@ -25,7 +25,7 @@ Finding Compute(const std::string& about, const std::string& what, const std::st
   auto environment = options.environment;
   environment[contract::kCudaVisibleDevices] = uuid;
   launch.environment.assign(environment.begin(), environment.end());
-  const auto output = process::RunProgram(launch, kPatience);
+  const auto output = process::RunProgram(launch, kDriverPatience);
   if (!output.ok()) return {Level::kFault, about, what + "; " + output.status().message()};
   if (output->status.exit_code == 0) return {Level::kFine, about, what + "; computes"};
   return {Level::kFault, about, what + "; does not compute: " + process::LastError(*output),

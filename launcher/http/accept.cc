@@ -1,8 +1,8 @@
 #include "launcher/http/accept.h"
 
-#include <algorithm>
-#include <cctype>
 #include <charconv>
+
+#include "launcher/http/lower_case.h"
 
 namespace lockstep::http {
 
@@ -20,13 +20,6 @@ std::string_view TakePart(std::string_view& text, char separator) {
   const std::string_view part = text.substr(0, end);
   text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
   return Trim(part);
-}
-
-std::string LowerCase(std::string_view from) {
-  std::string result(from);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return result;
 }
 
 double ReadWeight(std::string_view text) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -22,6 +21,7 @@
 #include "launcher/http/accept.h"
 #include "launcher/http/gzip.h"
 #include "launcher/http/listen_socket.h"
+#include "launcher/http/lower_case.h"
 
 namespace lockstep::http {
 
@@ -45,13 +45,6 @@ struct Connection {
   std::string uri;
   bool headers_seen = false;
 };
-
-std::string LowerCase(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
 
 MHD_Result CollectHeader(void* context, MHD_ValueKind, const char* name, const char* value) {
   auto& headers = *static_cast<std::map<std::string, std::string>*>(context);

@@ -6,12 +6,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cctype>
 #include <mutex>
 #include <optional>
 
 #include "launcher/http/error_text.h"
 #include "launcher/http/interrupter.h"
+#include "launcher/http/lower_case.h"
 #include "launcher/http/tls_credentials.h"
 #include "launcher/http/url.h"
 
@@ -54,11 +54,6 @@ struct Connection {
   bool used = false;
   Clock::time_point idle_since;
 };
-
-std::string LowerCase(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // What one attempt came to.
 struct Attempt {

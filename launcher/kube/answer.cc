@@ -45,12 +45,12 @@ Reason ReasonOf(int http_status, std::string_view named, bool creates) {
   }
 }
 
+}  // namespace
+
 std::string Text(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
-
-}  // namespace
 
 Error MakeError(Reason reason, const std::string& operation, std::string_view what, int http_status) {
   std::string message = operation + ": " + std::string(what);

@@ -32,4 +32,7 @@ std::optional<std::chrono::seconds> RetryAfter(const http::HttpResponse& respons
 // Empty when `text` is no JSON object.
 std::optional<nlohmann::json> ParseObject(std::string_view text);
 
+// Empty when `object` has no such string.
+std::string Text(const nlohmann::json& object, const char* key);
+
 }  // namespace lockstep::kube

@@ -5,15 +5,11 @@
 #include <utility>
 
 #include "common/wall_time.h"
+#include "launcher/kube/answer.h"
 
 namespace lockstep::kube {
 
 namespace {
-
-std::string Text(const Json& object, const char* key) {
-  const auto value = object.find(key);
-  return value != object.end() && value->is_string() ? value->get<std::string>() : std::string();
-}
 
 int Number(const Json& object, const char* key, int otherwise) {
   const auto value = object.find(key);

@@ -20,6 +20,9 @@ std::vector<pid_t> Descendants(pid_t ancestor);
 // left. Reaps whatever child it finds, so every ChildProcess must have ended and been waited for before.
 bool SweepDescendantsOnce();
 
+// What is left of a program after SIGKILL has this long to be gone.
+inline constexpr std::chrono::seconds kSweepLimit{5};
+
 // Passes until nothing is left or `limit` is over; blocks. False when something is left: a process in
 // uninterruptible sleep, or one of another user.
 bool SweepDescendants(std::chrono::milliseconds limit);

@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr int kInterruptsThatEndAll = 3;
-constexpr auto kSweepLimit = std::chrono::seconds(5);
 
 bool IsIgnored(int signal) {
   struct sigaction action;

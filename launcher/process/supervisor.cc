@@ -22,7 +22,6 @@ namespace lockstep::process {
 namespace {
 
 constexpr auto kSweepInterval = std::chrono::milliseconds(5);
-constexpr auto kSweepLimit = std::chrono::seconds(5);
 
 using SystemClock = std::chrono::system_clock;
 

@@ -40,6 +40,8 @@ CelRules RulesOf(const Normalization*);
 template <>
 CelRules RulesOf(const Data*);
 template <>
+CelRules RulesOf(const InnerLayer*);
+template <>
 CelRules RulesOf(const Layer*);
 template <>
 CelRules RulesOf(const Model*);

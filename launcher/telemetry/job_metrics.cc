@@ -1,10 +1,5 @@
 #include "launcher/telemetry/job_metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,6 +8,7 @@
 #include <vector>
 
 #include "launcher/telemetry/device_metrics.h"
+#include "launcher/telemetry/families.h"
 #include "launcher/telemetry/process_metrics.h"
 #include "launcher/telemetry/render_metrics.h"
 
@@ -23,9 +19,6 @@ namespace {
 using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
-using CounterFamily = prometheus::Family<Counter>;
-using GaugeFamily = prometheus::Family<Gauge>;
-using HistogramFamily = prometheus::Family<Histogram>;
 
 // In the order of RestartReason.
 constexpr std::array<std::string_view, 8> kReasons = {"ExitCode",    "Signal",       "OOMKilled", "Hang",
@@ -55,18 +48,6 @@ const Histogram::BucketBoundaries& CheckpointBuckets() {
   static const Histogram::BucketBoundaries buckets = {1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5,
                                                       1,    5,    10,   30,   60,  300};
   return buckets;
-}
-
-// Families without series (no rank yet, say) are not shown by the registry, so all of them may be made at
-// once.
-CounterFamily& AddCounter(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
-}
-GaugeFamily& AddGauge(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
-}
-HistogramFamily& AddHistogram(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
 prometheus::Labels LabelsOf(const RankIdentity& identity) {

@@ -1,13 +1,9 @@
 #include "launcher/telemetry/operator_metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-
 #include <utility>
 #include <vector>
 
+#include "launcher/telemetry/families.h"
 #include "launcher/telemetry/process_metrics.h"
 #include "launcher/telemetry/render_metrics.h"
 
@@ -31,22 +27,11 @@ const Histogram::BucketBoundaries& LaunchBuckets() {
   return buckets;
 }
 
-prometheus::Family<Counter>& AddCounter(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
-}
-prometheus::Family<Gauge>& AddGauge(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
-}
-prometheus::Family<Histogram>& AddHistogram(prometheus::Registry& registry, const char* name,
-                                            const char* help) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
-}
-
 }  // namespace
 
 struct OperatorMetrics::Impl {
   prometheus::Registry registry;
-  prometheus::Family<Counter>& reconciles =
+  CounterFamily& reconciles =
       AddCounter(registry, "controller_runtime_reconcile_total", "Looks at a job, by what came of them.");
   Histogram& reconcile_time =
       AddHistogram(registry, "controller_runtime_reconcile_time_seconds", "Time of a look at a job.")
@@ -63,15 +48,14 @@ struct OperatorMetrics::Impl {
   Histogram& work_time =
       AddHistogram(registry, "workqueue_work_duration_seconds", "Time from a job's turn to its end.")
           .Add({{"name", kController}}, Buckets());
-  prometheus::Family<Counter>& requests = AddCounter(
-      registry, "rest_client_requests_total", "Requests to the API server; code 0: without an answer.");
+  CounterFamily& requests = AddCounter(registry, "rest_client_requests_total",
+                                       "Requests to the API server; code 0: without an answer.");
   Gauge& leader = AddGauge(registry, "leader_election_master_status", "1 while this process leads.")
                       .Add({{"name", "lockstep-operator"}});
   Histogram& launches = AddHistogram(registry, "lockstep_job_create_to_launch_seconds",
                                      "Time from a job's creation until all its replicas ran.")
                             .Add({}, LaunchBuckets());
-  prometheus::Family<Gauge>& build_info =
-      AddGauge(registry, "lockstep_build_info", "What this operator is; always 1.");
+  GaugeFamily& build_info = AddGauge(registry, "lockstep_build_info", "What this operator is; always 1.");
 };
 
 OperatorMetrics::OperatorMetrics() : impl_(std::make_unique<Impl>()) {

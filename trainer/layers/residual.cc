@@ -9,11 +9,8 @@ namespace lockstep::trainer {
 namespace {
 
 size_t BytesOf(int64_t floats) {
-  const size_t bytes = static_cast<size_t>(floats) * sizeof(float);
-  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+  return RoundUp(static_cast<size_t>(floats) * sizeof(float), kBufferAlignment);
 }
-
-void* At(void* memory, size_t offset) { return static_cast<std::byte*>(memory) + offset; }
 
 LayerContext Within(const LayerConfig& config, LayerContext context) {
   context.place = nullptr;

@@ -9,9 +9,7 @@
 namespace lockstep::trainer {
 namespace {
 
-size_t Aligned(size_t bytes) { return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
-
-std::byte* At(void* memory, size_t offset) { return static_cast<std::byte*>(memory) + offset; }
+size_t Aligned(size_t bytes) { return RoundUp(bytes, kBufferAlignment); }
 
 bool IsIdentity(const LayerConfig& layer) {
   return layer.kind == LayerKind::kFlatten ||

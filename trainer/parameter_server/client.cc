@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::chrono::seconds kConnectTime{5};
 constexpr std::chrono::seconds kStoreTime{5};
-constexpr std::chrono::milliseconds kPause{50};
 
 class Stopwatch {
  public:
@@ -97,7 +96,7 @@ Work Client::NextWork() {
       throw CollectiveLost("the parameter servers have not been reached for " +
                            std::to_string(options_.away_time.count() / 1000) + " s");
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kRetryPause);
   }
 }
 

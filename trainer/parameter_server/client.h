@@ -13,6 +13,9 @@
 
 namespace lockstep::trainer::parameter_server {
 
+// Between two tries to reach a server that is away.
+inline constexpr std::chrono::milliseconds kRetryPause{50};
+
 // Who connects to servers, and how patient it is.
 struct PeerOptions {
   Membership self;

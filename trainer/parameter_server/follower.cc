@@ -7,12 +7,6 @@
 
 namespace lockstep::trainer::parameter_server {
 
-namespace {
-
-constexpr std::chrono::milliseconds kPause{50};
-
-}  // namespace
-
 bool Follower::StopIsDue() const {
   const Clock::rep asked = stop_asked_;
   return asked != 0 &&
@@ -37,7 +31,7 @@ Follower::End Follower::Run() {
       if (Clock::now() - seen > options_.away_time) {
         throw CollectiveLost(std::string("parameter server 0 stays away: ") + lost.what());
       }
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(kRetryPause);
     }
   }
 }

@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace lockstep::trainer::strategy {
-namespace {
-
-// Floats that are worth passing on before the rest is there.
-constexpr size_t kPiece = 16 * 1024;
-
-}  // namespace
-
 std::vector<int> Central::ChildrenOf(int rank, int size, bool binomial) {
   std::vector<int> children;
   if (!binomial) {

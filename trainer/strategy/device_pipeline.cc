@@ -16,11 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using collectives::DeviceReport;
 
-// One step in so many is taken apart by events. More than there are in flight: the events are read by then.
-constexpr uint64_t kMeasureEvery = 16;
-
-constexpr size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
-
 }  // namespace
 
 DevicePipeline::DevicePipeline(const Options& options)

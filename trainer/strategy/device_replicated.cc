@@ -14,15 +14,10 @@ namespace {
 
 using collectives::DeviceReport;
 
-// One step in so many is taken apart by events. More than there are in flight: the events are read by then.
-constexpr uint64_t kMeasureEvery = 16;
-
 // The report's first half is copied from the loss kernel's sums as they are.
 static_assert(offsetof(DeviceReport, loss_sum) == offsetof(LossSums, loss_sum) &&
               offsetof(DeviceReport, correct) == offsetof(LossSums, correct));
 constexpr size_t kLossHalf = offsetof(DeviceReport, samples);
-
-constexpr size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 

@@ -10,6 +10,9 @@
 
 namespace lockstep::trainer::strategy {
 
+// One step in so many is taken apart by events. More than there are in flight: the events are read by then.
+inline constexpr uint64_t kMeasureEvery = 16;
+
 // What a device's streams did when, for a trace: events around what is enqueued, whose times on the device
 // are laid over the host's clock when the host has seen that a step is done.
 //

@@ -64,6 +64,10 @@ class Journal {
 // What an update of a piece may take that is on its way when others find that a rank is lost.
 inline constexpr std::chrono::seconds kRest{3};
 
+// Floats that are updated at once: few enough that what is kept of them stays in the core's cache, and that
+// others who wait for them, or must update them again, lose little.
+inline constexpr size_t kPiece = 16 * 1024;
+
 // [0, total) in pieces of `longest` floats, the last one shorter.
 std::vector<collectives::Range> CutEvenly(size_t total, size_t longest);
 

@@ -15,9 +15,6 @@ namespace {
 constexpr size_t kSmallestBucket = 64 * 1024;  // floats
 constexpr size_t kLargestBucket = 1024 * 1024;
 
-// Floats that are updated at once where others of the machine may have to do it again.
-constexpr size_t kPiece = 16 * 1024;
-
 std::vector<collectives::Range> CutIntoBuckets(const ParameterLayout& layout) {
   std::vector<collectives::Range> buckets;
   const auto total = static_cast<size_t>(layout.total);

@@ -15,10 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPage = 4096;
-size_t Padded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
-
-// Floats that are updated at once: what is kept of them stays in the core's cache.
-constexpr size_t kPiece = 16 * 1024;
 
 }  // namespace
 
@@ -51,9 +47,9 @@ size_t Pipeline::Places(int stage) const {
 size_t Pipeline::LinkBytes(int stage) const {
   const StageFacts& facts = facts_[static_cast<size_t>(stage)];
   const auto bytes = [this](int64_t a_sample) {
-    return Padded(static_cast<size_t>(a_sample * micro_capacity_), kBufferAlignment);
+    return RoundUp(static_cast<size_t>(a_sample * micro_capacity_), kBufferAlignment);
   };
-  return Padded(Places(stage) * (bytes(facts.output_bytes) + bytes(facts.gradient_bytes)), kPage);
+  return RoundUp(Places(stage) * (bytes(facts.output_bytes) + bytes(facts.gradient_bytes)), kPage);
 }
 
 // The link after `stage`, as the local rank `peer`'s neighbour sees it.
@@ -68,7 +64,7 @@ Pipeline::Link Pipeline::MakeLink(int stage, size_t offset, Boundary* boundary, 
   const auto cut = [&](size_t a_sample, std::vector<std::byte*>* places) {
     for (size_t i = 0; i < link.places; ++i) {
       places->push_back(buffers_.data() + offset);
-      offset += Padded(a_sample * capacity, kBufferAlignment);
+      offset += RoundUp(a_sample * capacity, kBufferAlignment);
     }
   };
   cut(link.activation_bytes, &link.activations);
@@ -105,7 +101,7 @@ void Pipeline::MakeMemory() {
   size_t bytes = 0;
   const auto take = [&bytes](size_t size) {
     const size_t offset = bytes;
-    bytes += Padded(size, kPage);
+    bytes += RoundUp(size, kPage);
     return offset;
   };
   std::vector<size_t> offsets;  // by stage: parameters, slots, sums by pipeline, two states

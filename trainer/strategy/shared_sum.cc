@@ -6,18 +6,19 @@ namespace lockstep::trainer::strategy {
 namespace {
 
 // Longer sums go in pieces. Twice the channels of most layers.
-constexpr size_t kPiece = 1024;
+constexpr size_t kSummedAtOnce = 1024;
 
 }  // namespace
 
 SharedSum::SharedSum(const Options& options) : options_(options) {
   const auto parts = static_cast<size_t>(options_.group->size() + 1) * 2;
-  segment_ =
-      options_.group->CreateSegment("replica-sums", parts * kPiece * sizeof(double), options_.deadline());
+  segment_ = options_.group->CreateSegment("replica-sums", parts * kSummedAtOnce * sizeof(double),
+                                           options_.deadline());
 }
 
 void SharedSum::Sum(std::span<double> values) {
-  for (; values.size() > kPiece; values = values.subspan(kPiece)) SumPiece(values.first(kPiece));
+  for (; values.size() > kSummedAtOnce; values = values.subspan(kSummedAtOnce))
+    SumPiece(values.first(kSummedAtOnce));
   SumPiece(values);
 }
 
@@ -45,7 +46,7 @@ void SharedSum::SumPiece(std::span<double> values) {
 
 std::span<double> SharedSum::Part(int part, uint64_t turn) const {
   const auto index = static_cast<size_t>(part) * 2 + turn % 2;
-  return segment_.View<double>(index * kPiece * sizeof(double), kPiece);
+  return segment_.View<double>(index * kSummedAtOnce * sizeof(double), kSummedAtOnce);
 }
 
 }  // namespace lockstep::trainer::strategy

@@ -11,6 +11,11 @@ namespace lockstep::trainer {
 // Every buffer starts on a cache line, which is also the widest vector register.
 inline constexpr size_t kBufferAlignment = 64;
 
+// `offset` bytes into `memory`.
+inline std::byte* At(void* memory, size_t offset) { return static_cast<std::byte*>(memory) + offset; }
+
+constexpr size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
 // Memory of one device. Limits, pools and statistics are adaptors around another allocator. Safe to use from
 // several threads. An allocator outlives its buffers.
 class Allocator {

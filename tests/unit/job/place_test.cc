@@ -72,9 +72,9 @@ TEST(PlaceTest, TheContractsEnvironmentIsWhatTheLauncherSets) {
   plan.from_manifest = {"MINE"};
   plan.environment = {{"PATH", "/bin"}, {"RANK", "3"}, {"LOCKSTEP_JOB", "digits"}, {"MINE", "1"}};
   EXPECT_THAT(ContractEnvironment(plan),
-              testing::UnorderedElementsAre(
-                  testing::Pair("RANK", "3"), testing::Pair("LOCKSTEP_JOB", "digits"),
-                  testing::Pair("LOCKSTEP_EVENTS_FD", "3"), testing::Pair("LOCKSTEP_CONTROL_FD", "4")));
+              ::testing::UnorderedElementsAre(
+                  ::testing::Pair("RANK", "3"), ::testing::Pair("LOCKSTEP_JOB", "digits"),
+                  ::testing::Pair("LOCKSTEP_EVENTS_FD", "3"), ::testing::Pair("LOCKSTEP_CONTROL_FD", "4")));
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST_F(RegroupTest, AnsweringUnaskedIsReportedOnceAfterAWhile) {
   EXPECT_THAT(regroup_.Ask(), ElementsAre(0, 1)) << "nobody is asked, both are spared";
   Start({PlaceOf(0), PlaceOf(1)});
   EXPECT_TRUE(Told(0, "generation"));
-  EXPECT_THAT(told_[0], testing::Not(HasSubstr("regroup")));
+  EXPECT_THAT(told_[0], ::testing::Not(HasSubstr("regroup")));
 }
 
 TEST_F(RegroupTest, AnsweringUnaskedIsNoReasonWhenTheGenerationFailedAnyway) {

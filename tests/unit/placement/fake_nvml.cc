@@ -1,4 +1,4 @@
-// A libnvidia-ml.so.1 that answers from a table (FAKE_NVML_TABLE, a file of tests/testdata/nvml), so that the
+// A libnvidia-ml.so.1 that answers from a table (kFakeNvmlTable, a file of tests/testdata/nvml), so that the
 // loading of the library, the layouts and the error paths are the real ones. What happens to a GPU while a
 // test runs stands in the file that FAKE_NVML_EVENTS names, a line each: "INDEX xid NUMBER" or "INDEX lost".
 // Structures are written out here once more, and not shared with the code under test.
@@ -12,6 +12,8 @@
 #include <set>
 #include <string>
 #include <thread>
+
+extern const char* const kFakeNvmlTable;
 
 namespace {
 
@@ -27,7 +29,7 @@ constexpr int kGpuIsLost = 15;
 bool initialized = false;
 
 const nlohmann::json& Table() {
-  static const nlohmann::json table = nlohmann::json::parse(std::ifstream(FAKE_NVML_TABLE));
+  static const nlohmann::json table = nlohmann::json::parse(std::ifstream(kFakeNvmlTable));
   return table;
 }
 

@@ -15,9 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class EndpointsTest : public testing::Test {
+class EndpointsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     RegisterEndpoints(server_, state_, metrics_, viewers_);

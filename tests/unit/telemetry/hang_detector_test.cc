@@ -14,8 +14,8 @@ namespace lockstep::telemetry {
 namespace {
 
 using std::chrono::seconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 RankProgress Stepping(int rank, int64_t step, double at, RankPhase phase = RankPhase::kTraining,
                       char state = 0) {
@@ -41,7 +41,7 @@ struct LimitCase {
 
 void PrintTo(const LimitCase& c, std::ostream* out) { *out << c.limit << " s"; }
 
-class HangLimitTest : public testing::TestWithParam<LimitCase> {};
+class HangLimitTest : public ::testing::TestWithParam<LimitCase> {};
 
 TEST_P(HangLimitTest, HangsAtTheLimitAndNotBefore) {
   const LimitCase& c = GetParam();
@@ -66,7 +66,7 @@ const HangRule kProgram60 = HangRule::ForProgram(seconds(60));
 
 INSTANTIATE_TEST_SUITE_P(
     Rules, HangLimitTest,
-    testing::Values(
+    ::testing::Values(
         LimitCase{"TrainerWithQuickStepsHasFiveSeconds", kTrainer, Stepping(0, 9, 0), 0.002, 5},
         LimitCase{"TrainerWithSlowStepsHasTwentyOfThem", kTrainer, Stepping(0, 9, 0), 2, 40},
         LimitCase{"TheManifestDecides", kTrainer60, Stepping(0, 9, 0), 2, 60},

@@ -285,13 +285,13 @@ TEST(JobMetricsTest, MayBeRenderedWhileItCounts) {
 
 TEST(JobMetricsTest, PromtoolHasNothingToSay) {
   if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not here";
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   const std::string file =
       folder.Write("metrics", Filled()->Render(MetricsFormat::kPrometheusText, {.goodput = 0.5}));
   const std::string out = folder.File("out");
   const int rc = std::system(("promtool check metrics <" + file + " >" + out + " 2>&1").c_str());
-  EXPECT_EQ(rc, 0) << testing::ReadText(out);
-  EXPECT_EQ(testing::ReadText(out), "");
+  EXPECT_EQ(rc, 0) << lockstep::testing::ReadText(out);
+  EXPECT_EQ(lockstep::testing::ReadText(out), "");
 }
 
 struct AcceptCase {

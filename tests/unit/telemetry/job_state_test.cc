@@ -11,9 +11,9 @@
 namespace lockstep::telemetry {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class JobStateTest : public testing::Test {
+class JobStateTest : public ::testing::Test {
  protected:
   void Launch(int processes, int generation = 0, double at = 0) {
     state_.GenerationStarted(generation, At(at));

@@ -10,8 +10,8 @@
 namespace lockstep::telemetry {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // What a browser computes of an element's text.
 std::string HashOf(std::string_view text) {
@@ -29,7 +29,7 @@ std::string Between(const std::string& text, const std::string& open, const std:
   return text.substr(from + open.size(), text.find(close, from) - from - open.size());
 }
 
-class PageTest : public testing::TestWithParam<Page (*)()> {};
+class PageTest : public ::testing::TestWithParam<Page (*)()> {};
 
 TEST_P(PageTest, ThePolicyAllowsThePagesOwnStyleAndScriptAndNothingElse) {
   const Page page = GetParam()();
@@ -50,7 +50,7 @@ TEST_P(PageTest, NothingInItIsInlineOrFromElsewhere) {
   EXPECT_TRUE(page.html.starts_with("<!DOCTYPE html>"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, PageTest, testing::Values(&JobPage, &JobsPage),
+INSTANTIATE_TEST_SUITE_P(Both, PageTest, ::testing::Values(&JobPage, &JobsPage),
                          [](const auto& info) { return info.index == 0 ? "OfAJob" : "OfJobs"; });
 
 }  // namespace

@@ -11,10 +11,10 @@ namespace lockstep::telemetry {
 namespace {
 
 using std::chrono::seconds;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 JobSnapshot Running() {
   JobSnapshot snapshot;

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kSlot =
     256 * 1024;  // bytes of each rank's two staging slots: with some ranks, what a cache holds
-constexpr size_t kSmall = 8 * 1024;  // bytes up to which each rank sums everything itself and saves a barrier
+constexpr size_t kSummedByAll =
+    8 * 1024;  // bytes up to which each rank sums everything itself and saves a barrier
 constexpr size_t kMailbox = 16 * 1024;  // bytes on the way between two ranks
 
 using Look = LocalGroup::Look;
@@ -165,7 +166,7 @@ class LocalCommunicator final : public Communicator {
       const auto piece = data.subspan(at, std::min(kSlot / sizeof(T), data.size() - at));
       Stage(std::as_bytes(piece));
       group_.Barrier("all-reduce", deadline);
-      if (piece.size_bytes() <= kSmall) {
+      if (piece.size_bytes() <= kSummedByAll) {
         SumInOrder(Slots<T>(0), piece.data(), piece.size());
         continue;
       }
