@@ -9,5 +9,7 @@ function(lockstep_embed target header namespace)
       -P ${CMAKE_SOURCE_DIR}/cmake/write_embedded.cmake
     DEPENDS ${files} ${CMAKE_SOURCE_DIR}/cmake/write_embedded.cmake
     VERBATIM)
+  # (Nothing that is compiled with it could be checked before it is made.)
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${target} PRIVATE ${source})
 endfunction()
