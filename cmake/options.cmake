@@ -15,6 +15,10 @@ endif()
 if(LOCKSTEP_SANITIZE)
   # GCC sees uninitialised members in <regex> when it instruments it.
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+  if(LOCKSTEP_SANITIZE MATCHES undefined)
+    # These three take a third of the time to compile; a null pointer that is followed ends the program all the same.
+    add_compile_options(-fno-sanitize=null,vptr,object-size)
+  endif()
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 include_directories(${CMAKE_SOURCE_DIR})
