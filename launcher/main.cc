@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   cli::AddLogs(app, action);
   cli::AddTop(app, action);
   cli::AddRuns(app, action);
+  cli::AddCompletion(app, action);
   cli::AddVersion(app, action);
   try {
     app.parse(argc, argv);

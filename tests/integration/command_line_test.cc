@@ -159,5 +159,16 @@ TEST_F(CommandLineTest, DoctorLooksAtThisMachine) {
   EXPECT_THAT(out_, HasSubstr("peer 127.0.0.1:1"));
 }
 
+TEST_F(CommandLineTest, SaysItsVersionToPeopleAndPrograms) {
+  EXPECT_EQ(Run({"version"}), 0);
+  const std::string text = out_;
+  EXPECT_EQ(Run({"--version"}), 0);
+  EXPECT_EQ(out_, text);
+  EXPECT_EQ(Run({"version", "-o", "json"}), 0);
+  const auto version = nlohmann::json::parse(out_);
+  EXPECT_EQ("lockstep " + version["version"].get<std::string>() + "\n", text);
+  EXPECT_EQ(version["apiVersion"], "lockstep.dev/v1alpha1");
+}
+
 }  // namespace
 }  // namespace lockstep::testing
