@@ -68,6 +68,7 @@ function(lockstep_add_cuda_plugin)
     file(RELATIVE_PATH relative ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${LOCKSTEP_CUDA_TOOLKIT}/${folder})
     list(APPEND run_path "$ORIGIN/${relative}")
   endforeach()
-  set_target_properties(lockstep-cuda PROPERTIES
+  # (Kernels have local names in common: kThreads.)
+  set_target_properties(lockstep-cuda PROPERTIES UNITY_BUILD OFF
     CUDA_RUNTIME_LIBRARY None BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${run_path}")
 endfunction()
