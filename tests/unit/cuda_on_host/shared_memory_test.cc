@@ -80,10 +80,17 @@ TEST(SharedMemoryOnHostTest, CrossesProcessesBehindAnEvent) {
   int back[2];
   ASSERT_EQ(::pipe(there), 0);
   ASSERT_EQ(::pipe(back), 0);
+  // (Each without the other's ends: who is left alone by the other reads the end, and does not wait.)
   const pid_t owner = ::fork();
-  if (owner == 0) Owner(there[1], back[0]);
+  if (owner == 0) {
+    for (const int fd : {there[0], back[1]}) ::close(fd);
+    Owner(there[1], back[0]);
+  }
   const pid_t reader = ::fork();
-  if (reader == 0) Reader(there[0], back[1]);
+  if (reader == 0) {
+    for (const int fd : {there[1], back[0]}) ::close(fd);
+    Reader(there[0], back[1]);
+  }
   for (const int fd : {there[0], there[1], back[0], back[1]}) ::close(fd);
   for (const pid_t child : {owner, reader}) {
     int status = 0;
