@@ -200,12 +200,19 @@ TEST_P(HandOverTest, ARankLostWhereverItUpdatesChangesNothing) {
   }
 }
 
+// (A sanitizer sees in a few what it sees in many, and takes long.)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kMoments = 3;
+#else
+constexpr int kMoments = 8;
+#endif
+
 // At any moment of a step, of the communication thread's and of another rank's too; then a whole machine is
 // gone with what it had.
 TEST_P(HandOverTest, AMachineLostAtAnyMomentChangesNothing) {
   std::mt19937 random(11);
   int disturbed = 0;
-  for (int turn = 0; turn < 8; ++turn) {
+  for (int turn = 0; turn < kMoments; ++turn) {
     const int victim = turn % job_.machines;
     const auto delay = std::chrono::microseconds(std::uniform_int_distribution(1, 4000)(random));
     Course course(job_);
@@ -221,7 +228,7 @@ TEST_P(HandOverTest, AMachineLostAtAnyMomentChangesNothing) {
     EXPECT_GE(course.handed_on.load(), 1);
     ExpectTheSameEnd(course);
   }
-  EXPECT_GE(disturbed, 2);
+  EXPECT_GE(disturbed, (kMoments + 3) / 4);
 }
 
 TEST(HandOverOfSharesTest, TwoMachinesLostLeaveNoWholeState) {
