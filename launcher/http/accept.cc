@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "launcher/http/lower_case.h"
+#include "common/lower_case.h"
 
 namespace lockstep::http {
 

@@ -3,12 +3,12 @@
 #include <httplib.h>
 
 #include <algorithm>
-#include <cctype>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "common/lower_case.h"
 #include "launcher/http/error_text.h"
 #include "launcher/http/url.h"
 
@@ -60,12 +60,7 @@ HttpResponse Convert(const httplib::Response& from, std::string body) {
   HttpResponse response;
   response.status = from.status;
   response.body = std::move(body);
-  for (const auto& [name, value] : from.headers) {
-    std::string lower = name;
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char c) { return std::tolower(c); });
-    response.headers[lower] = value;
-  }
+  for (const auto& [name, value] : from.headers) response.headers[LowerCase(name)] = value;
   response.content_type = response.headers["content-type"];
   return response;
 }

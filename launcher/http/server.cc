@@ -17,11 +17,11 @@
 #include <thread>
 
 #include "common/log.h"
+#include "common/lower_case.h"
 #include "common/unique_fd.h"
 #include "launcher/http/accept.h"
 #include "launcher/http/gzip.h"
 #include "launcher/http/listen_socket.h"
-#include "launcher/http/lower_case.h"
 
 namespace lockstep::http {
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <optional>
 
+#include "common/lower_case.h"
 #include "launcher/http/error_text.h"
 #include "launcher/http/interrupter.h"
-#include "launcher/http/lower_case.h"
 #include "launcher/http/tls_credentials.h"
 #include "launcher/http/url.h"
 

@@ -1,16 +1,14 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
+#include "launcher/import/job_name.h"
 #include "launcher/import/translation.h"
 
 // What every object of Kubernetes has: its name and labels.
 namespace lockstep::importer {
 
 namespace {
-
-constexpr size_t kMaxName = 40;
 
 // What Kubernetes wrote into an object, or those who look after it.
 bool IsWrittenByCluster(std::string_view field) {
@@ -42,16 +40,7 @@ void ReadName(const Field& metadata, spec::TrainingJob& job) {
     while (name.ends_with('-')) name.pop_back();
     if (!name.empty()) from.Say("metadata.name: " + name + ", since a TrainingJob is named by who writes it");
   }
-  std::string fit;
-  for (const unsigned char c : name) {
-    const bool keeps = std::isalnum(c) != 0;
-    if (fit.size() < kMaxName && (keeps || !fit.empty()))
-      fit += keeps ? static_cast<char>(std::tolower(c)) : '-';
-  }
-  while (fit.ends_with('-')) fit.pop_back();
-  if (fit.empty() || std::isdigit(static_cast<unsigned char>(fit[0])) != 0)
-    fit = ("job-" + fit).substr(0, kMaxName);
-  while (fit.ends_with('-')) fit.pop_back();
+  const std::string fit = JobName(name);
   if (fit != name) {
     (from.present() ? from : metadata)
         .Say("becomes " + fit +

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
+#include "common/lower_case.h"
 #include "launcher/import/translation.h"
 
 namespace lockstep::importer {
@@ -63,8 +63,7 @@ spec::Program ProgramOf(const Draft& draft, spec::Framework framework) {
 }  // namespace
 
 std::string_view RoleNamed(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = LowerCase(name);
   constexpr std::array<std::string_view, 5> kServers = {"ps", "server", "servers", "parameter-server",
                                                         "parameterserver"};
   if (std::find(kServers.begin(), kServers.end(), lower) != kServers.end()) return "ps";

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
+#include "common/lower_case.h"
 #include "launcher/import/command_line.h"
 #include "launcher/import/translation.h"
 #include "launcher/spec/enums.h"
@@ -12,12 +12,6 @@
 namespace lockstep::importer {
 
 namespace {
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 // The words of a command, of a script that is one command, or none: `script` is
 // then whether it is a script.
@@ -65,9 +59,9 @@ spec::Framework GuessFramework(const Pod& pod) {
        {"tf-", kTensorFlow},
        {"keras", kTensorFlow},
        {"jax", kJax}}};
-  std::string text = Lower(pod.image);
+  std::string text = LowerCase(pod.image);
   for (const auto* words : {&pod.entrypoint, &pod.arguments}) {
-    for (const std::string& word : *words) text += "\n" + Lower(word);
+    for (const std::string& word : *words) text += "\n" + LowerCase(word);
   }
   for (const auto& [word, framework] : kWords) {
     if (text.find(word) == std::string::npos) continue;

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <utility>
 
 #include "common/contract/environment.h"
 #include "launcher/import/import.h"
+#include "launcher/import/job_name.h"
 #include "launcher/import/torchrun.h"
 #include "launcher/import/write.h"
 #include "launcher/spec/quote.h"
@@ -116,18 +116,10 @@ class CommandReader {
       if (word.text.starts_with('-') || BaseName(word.text).starts_with("python")) continue;
       std::string_view script = BaseName(word.text);
       if (script.ends_with(".py") || script.ends_with(".sh")) script.remove_suffix(3);
-      for (const char c : script) {
-        const bool keeps = std::isalnum(static_cast<unsigned char>(c)) != 0;
-        if (keeps || !name.empty())
-          name += keeps ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
-      }
+      name = script;
       break;
     }
-    constexpr size_t kMaxName = 40;
-    if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0) name = "job-" + name;
-    name.resize(std::min(name.size(), kMaxName));
-    while (name.ends_with('-')) name.pop_back();
-    job_.name = name;
+    job_.name = JobName(name);
   }
 
   Imported Finish() {

@@ -51,10 +51,16 @@ Status Launcher::Start() {
                                       std::string_view bytes) { output_->Write(local_rank, stream, bytes); },
                   .on_event_line =
                       [this](int local_rank, std::string_view line) {
-                        watch_->OnEventLine(rank_offset_ + local_rank, line);
+                        if (!preparing_) watch_->OnEventLine(rank_offset_ + local_rank, line);
                       },
-                  .on_exit = [this](process::ExitReport& report) { OnExit(report); },
-                  .on_all_stopped = [this](const auto& reports) { OnAllStopped(reports); },
+                  .on_exit =
+                      [this](process::ExitReport& report) {
+                        preparing_ ? output_->Complete(report) : OnExit(report);
+                      },
+                  .on_all_stopped =
+                      [this](const auto& reports) {
+                        preparing_ ? OnPrepared(reports.front()) : OnAllStopped(reports);
+                      },
               });
   regroup_ = std::make_unique<Regroup>(
       *loop_, *supervisor_,
@@ -64,6 +70,9 @@ Status Launcher::Start() {
       [this](bool congested) { congested ? supervisor_->PauseOutput() : supervisor_->ResumeOutput(); });
 
   LOCKSTEP_RETURN_IF_ERROR(Assign());
+  auto preparations = placement::Preparations(job_, parts_, inherited_);
+  LOCKSTEP_RETURN_IF_ERROR(preparations.status());
+  preparations_ = std::move(*preparations);
   LOCKSTEP_RETURN_IF_ERROR(ClaimDevices());
   auto folder = RunFolder::Create(options_.run_folder, options_.job.name);
   LOCKSTEP_RETURN_IF_ERROR(folder.status());
@@ -172,7 +181,7 @@ Status Launcher::Join() {
         token_file_);
   }
   for (const std::string& notice : assignment_.notices) Say(notice);
-  membership_->ReportReady(static_cast<int>(assignment_.processes.size()));
+  PrepareNext();
   if (const auto& deadline = options_.job.run_policy.active_deadline; deadline && options_.replica == 0) {
     loop_->After(*deadline, [this, deadline] {
       membership_->DecideFinish(
@@ -229,9 +238,11 @@ void Launcher::Finish(int exit_code, const std::string& message) {
   regroup_->GiveUp();
   using State = process::Supervisor::State;
   const State state = supervisor_->state();
-  // There is no next generation for those that wait for it. OnAllStopped goes on.
-  if (state == State::kParked) supervisor_->Stop(options_.job.run_policy.termination_grace_period);
-  if (state != State::kParked && state != State::kStopping && state != State::kKilling) End();
+  if (state == State::kStopping || state == State::kKilling) return;
+  if (state != State::kParked && !preparing_) return End();
+  // There is no generation for those that wait for it, and for what prepares it. OnAllStopped, or OnPrepared,
+  // goes on.
+  supervisor_->Stop(options_.job.run_policy.termination_grace_period);
 }
 
 void Launcher::End() {

@@ -14,6 +14,7 @@
 #include "launcher/http/server.h"
 #include "launcher/job/gpu_health.h"
 #include "launcher/job/mps_daemon.h"
+#include "launcher/job/prepare_lock.h"
 #include "launcher/job/regroup.h"
 #include "launcher/job/run_folder.h"
 #include "launcher/job/runner.h"
@@ -43,7 +44,8 @@ namespace lockstep::job {
 //
 // A job of several roles (spec/roles.h) is done when those that it is about are, while others may still run;
 // and where it restarts alone, a rank that fails is started again in the same generation (launcher_roles.cc).
-// One generation is launcher_generation.cc, the machine's devices launcher_devices.cc.
+// What comes before the first generation is launcher_prepare.cc, one generation launcher_generation.cc, the
+// machine's devices launcher_devices.cc.
 class Launcher {
  public:
   explicit Launcher(RunOptions options);
@@ -62,6 +64,13 @@ class Launcher {
   Status WatchGpus();
   Status StartServing();
   Status Join();
+
+  // Runs the next of `preparations_`; after the last ReportReady.
+  void PrepareNext();
+  // Returns once the lock is had, or what it is for has been done by another launcher.
+  void AwaitPrepareLock(bool said);
+  void RunPreparation();
+  void OnPrepared(const process::ExitReport& report);
 
   void StartGeneration(const rendezvous::GenerationStart& start);
   // The second half of it: once those that waited, and do not go on, have ended.
@@ -148,6 +157,11 @@ class Launcher {
   std::unique_ptr<GpuHealth> gpu_health_;  // with GPUs only
   std::unique_ptr<MpsDaemon> mps_;         // of this generation
   std::unique_ptr<rendezvous::Membership> membership_;
+
+  std::vector<placement::Preparation> preparations_;  // that are still to be done
+  std::optional<PrepareLock> prepare_lock_;           // of the first of them
+  bool preparing_ = false;                            // it runs
+  process::RestartHistory prepare_history_;
 
   std::optional<rendezvous::GenerationStart> starting_;  // not before others have ended
   int rank_offset_ = 0;                                  // of this generation

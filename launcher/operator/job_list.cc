@@ -1,20 +1,16 @@
 #include "launcher/operator/job_list.h"
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <tuple>
 
+#include "common/lower_case.h"
+
 namespace lockstep::op {
 
 namespace {
-
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 std::string_view PhaseOf(const ObservedJob& job) {
   return PhaseName(job.status.phase.value_or(Phase::kPending));
@@ -24,7 +20,7 @@ bool Matches(const ObservedJob& job, const std::vector<std::string>& words, cons
   if (!phase.empty() && PhaseOf(job) != phase) return false;
   if (words.empty()) return true;
   const std::string text =
-      Lower(job.space + "/" + job.name + " " + job.queue + " " + std::string(PhaseOf(job)));
+      LowerCase(job.space + "/" + job.name + " " + job.queue + " " + std::string(PhaseOf(job)));
   return std::all_of(words.begin(), words.end(),
                      [&](const std::string& word) { return text.find(word) != std::string::npos; });
 }
@@ -57,7 +53,7 @@ nlohmann::json JobJson(const ListedJob& job) {
 
 JobList FindJobs(const std::vector<const ObservedJob*>& all, const JobQuery& query) {
   std::vector<std::string> words;
-  std::istringstream text(Lower(query.search));
+  std::istringstream text(LowerCase(query.search));
   for (std::string word; text >> word;) words.push_back(word);
   std::vector<const ObservedJob*> found;
   std::copy_if(all.begin(), all.end(), std::back_inserter(found),

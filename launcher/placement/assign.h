@@ -140,11 +140,20 @@ struct ProcessPlan {
   std::string working_directory = {};           // empty: the launcher's
 };
 
+// A program that is run once on this machine before its processes: spec.program.prepare.
+struct Preparation {
+  std::vector<std::string> command = {};
+  Variables environment = {};          // the whole of it
+  Variables from_manifest = {};        // the part of it that spec.program.environment set
+  std::string working_directory = {};  // empty: the launcher's
+  bool operator==(const Preparation&) const = default;
+};
+
 struct Plan {
   std::vector<ProcessPlan> processes = {};  // this machine's, by local rank
   int world_size = 0;
   int rank_offset = 0;                    // rank of the first of them
-  std::vector<std::string> prepare = {};  // spec.program.prepare; run it in the first process's environment
+  std::vector<Preparation> prepare = {};  // as Preparations() has them
   int physical_devices = 0;
   int logical_devices = 0;
   spec::DeviceType type = spec::DeviceType::kCpu;
@@ -155,6 +164,13 @@ struct Plan {
 // says of this launcher.
 Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<DeviceAssignment>& assignments,
                              const GenerationFacts& facts);
+
+// What is to be run on this machine before the processes of `assignments`, one after the other: what several
+// roles ask for in the same words once. Their environment is the launcher's and the manifest's, with the
+// job's name and all its devices on this machine; nothing that only a generation knows.
+Result<std::vector<Preparation>> Preparations(const spec::TrainingJob& job,
+                                              const std::vector<DeviceAssignment>& assignments,
+                                              const Environment& inherited);
 
 // Both steps for a job of which this machine is one replica and the others, if any, are like it (as --dry-run
 // assumes): fills `facts.replicas` in where it is empty; `facts.self` then counts within the role.

@@ -224,7 +224,6 @@ Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<Dev
     plan.physical_devices = std::max(plan.physical_devices, assignment.physical_devices);
     plan.logical_devices += assignment.logical_devices;
     for (const std::string& notice : assignment.notices) AddNotice(plan.notices, notice);
-    if (plan.prepare.empty() && view->program != nullptr) plan.prepare = view->program->prepare;
     for (size_t i = 0; i < assignment.processes.size(); ++i) {
       const int index = static_cast<int>(i);
       auto planned = PlanProcess({.job = job,
@@ -247,7 +246,42 @@ Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<Dev
       plan.processes.push_back(std::move(*planned));
     }
   }
+  auto prepare = Preparations(job, assignments, facts.inherited);
+  if (!prepare.ok()) return prepare.status();
+  plan.prepare = std::move(*prepare);
   return plan;
+}
+
+Result<std::vector<Preparation>> Preparations(const spec::TrainingJob& job,
+                                              const std::vector<DeviceAssignment>& assignments,
+                                              const Environment& inherited) {
+  std::vector<std::string> devices;
+  for (const DeviceAssignment& assignment : assignments) {
+    for (const ProcessDevices& process : assignment.processes) {
+      for (const std::string& device : process.visible) {
+        if (std::find(devices.begin(), devices.end(), device) == devices.end()) devices.push_back(device);
+      }
+    }
+  }
+  std::vector<Preparation> preparations;
+  for (const DeviceAssignment& assignment : assignments) {
+    const auto view = FindRole(job, assignment.role);
+    if (!view.ok()) return view.status();
+    if (view->program == nullptr || view->program->prepare.empty()) continue;
+    EnvironmentBuilder environment(inherited, view->program->environment);
+    environment.Set(contract::kJob, job.name);
+    environment.Set(contract::kCudaDeviceOrder, "PCI_BUS_ID");
+    environment.Set(contract::kCudaVisibleDevices, Join(devices));
+    ProcessPlan built;
+    LOCKSTEP_RETURN_IF_ERROR(environment.Build(view->field + "program.environment", built));
+    Preparation preparation{.command = view->program->prepare,
+                            .environment = std::move(built.environment),
+                            .from_manifest = view->program->environment,
+                            .working_directory = view->program->working_directory};
+    if (std::find(preparations.begin(), preparations.end(), preparation) == preparations.end())
+      preparations.push_back(std::move(preparation));
+  }
+  return preparations;
 }
 
 Result<Plan> Assign(const spec::TrainingJob& job, const DeviceRequest& request, GenerationFacts facts) {

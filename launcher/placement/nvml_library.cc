@@ -1,9 +1,9 @@
 #include "launcher/placement/nvml_library.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "common/lower_case.h"
 #include "launcher/placement/nvml_functions.h"
 
 namespace lockstep::placement {
@@ -111,8 +111,8 @@ Result<NvmlLibrary::Memory> NvmlLibrary::MemoryInfo(Device device) const {
 Result<std::string> NvmlLibrary::PciBusId(Device device) const {
   NvmlPciInfo info = {};
   LOCKSTEP_RETURN_IF_ERROR(ToStatus(functions_->pci(device, &info), "PCI address"));
-  std::string id(info.bus_id, std::find(std::begin(info.bus_id), std::end(info.bus_id), '\0'));
-  for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto* const end = std::find(std::begin(info.bus_id), std::end(info.bus_id), '\0');
+  std::string id = LowerCase({std::begin(info.bus_id), end});
   // NVML's domain has eight digits ("00000000:3B:00.0"), the kernel's at least four.
   if (id.size() > 12 && id.find(':') == 8 && id.starts_with("0000")) id.erase(0, 4);
   return id;

@@ -82,7 +82,10 @@ std::string RenderPlan(const Plan& plan, PlanFormat format, const std::string& d
   Json json = {{"worldSize", plan.world_size},
                {"physicalDevices", plan.physical_devices},
                {"logicalDevices", plan.logical_devices}};
-  if (!plan.prepare.empty()) json["prepare"] = plan.prepare;
+  for (const Preparation& preparation : plan.prepare) {
+    Json& prepare = json["prepare"].emplace_back(Json{{"command", preparation.command}});
+    if (!preparation.working_directory.empty()) prepare["workingDirectory"] = preparation.working_directory;
+  }
   if (!device_map.empty()) json["deviceMap"] = Json::parse(device_map, nullptr, /*allow_exceptions=*/false);
   json["processes"] = Json::array();
   for (const ProcessPlan& process : plan.processes) json["processes"].push_back(ProcessJson(process));

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "common/lower_case.h"
+
 namespace lockstep::placement {
 namespace {
 
@@ -38,10 +40,7 @@ std::string Quote(const std::string& text) {
 bool IsReserved(std::string_view text) {
   constexpr std::array<std::string_view, 10> kWords = {"y",   "n",    "yes",   "no",   "on",
                                                        "off", "true", "false", "null", "nan"};
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
+  return std::find(kWords.begin(), kWords.end(), LowerCase(text)) != kWords.end();
 }
 
 std::string Key(const std::string& text) {

@@ -15,6 +15,7 @@ namespace lockstep::process {
 
 // One process to be started.
 struct Launch {
+  std::string name;  // of what is no rank: "prepare"
   int rank = 0;
   int local_rank = 0;  // different for every launch of a generation on this machine
   std::string role;

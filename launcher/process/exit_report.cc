@@ -118,6 +118,7 @@ std::string SignalInWords(int signal) {
 }
 
 std::string RankInWords(const ExitReport& report) {
+  if (!report.name.empty()) return report.name;
   const std::string rank = "rank " + std::to_string(report.rank);
   if (report.role_rank < 0) return rank;
   return rank + " (" + report.role + " " + std::to_string(report.role_rank) + ")";

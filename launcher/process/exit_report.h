@@ -26,6 +26,7 @@ std::string_view ReasonName(ExitReason reason);
 
 // How one rank ended.
 struct ExitReport {
+  std::string name;  // of what is no rank: Launch::name
   int rank = 0;
   int local_rank = 0;
   std::string role;
@@ -56,7 +57,7 @@ bool IsFailure(const ExitReport& report);
 // ended for a reason of its own.
 const ExitReport* FirstFailure(const std::vector<ExitReport>& reports);
 
-// "rank 4", in a job of several roles "rank 4 (ps 1)".
+// "rank 4", or its name; in a job of several roles "rank 4 (ps 1)".
 std::string RankInWords(const ExitReport& report);
 
 // "SIGSEGV: invalid memory access"

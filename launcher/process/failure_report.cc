@@ -46,13 +46,15 @@ std::string FailureReport(const std::vector<ExitReport>& reports) {
   const ExitReport* const first = FirstFailure(reports);
   if (first == nullptr) return {};
 
-  std::string text = "rank " + std::to_string(first->rank) + " (";
+  std::string text = first->name.empty() ? "rank " + std::to_string(first->rank) : first->name;
+  text += " (";
   if (!first->role.empty()) {
     text += first->role + (first->role_rank < 0 ? "" : " " + std::to_string(first->role_rank)) + ", ";
   }
-  text += first->pid != 0 ? "pid " + std::to_string(first->pid) + ") failed first, after " +
+  const std::string failed = first->name.empty() ? ") failed first" : ") failed";
+  text += first->pid != 0 ? "pid " + std::to_string(first->pid) + failed + ", after " +
                                 Seconds(first->ended - first->started) + ": "
-                          : "never ran) failed first: ";
+                          : "never ran" + failed + ": ";
   text += ExitInWords(*first) + "\n" + Others(reports, *first);
   if (!first->device_trouble.empty()) text += "  its device: " + first->device_trouble + "\n";
   if (!first->last_lines.empty()) {

@@ -22,9 +22,10 @@ namespace {
 constexpr size_t kMaxConsoleLine = 16 * 1024;  // a longer line is shown in pieces
 
 // 31 to 36 are the six readable ones of the eight basic colours.
-std::string Prefix(int rank, bool color) {
-  const std::string text = "[rank " + std::to_string(rank) + "] ";
-  return color ? "\x1b[" + std::to_string(31 + rank % 6) + "m" + text + "\x1b[0m" : text;
+std::string Prefix(const Launch& launch, bool color) {
+  const std::string text =
+      "[" + (launch.name.empty() ? "rank " + std::to_string(launch.rank) : launch.name) + "] ";
+  return color ? "\x1b[" + std::to_string(31 + launch.rank % 6) + "m" + text + "\x1b[0m" : text;
 }
 
 std::string StreamName(OutputStream stream) { return stream == OutputStream::kStdout ? "stdout" : "stderr"; }
@@ -45,6 +46,7 @@ struct OutputLog::Rank {
     std::string prefix;
   };
 
+  std::string name;  // empty: a rank's
   int rank = 0;
   std::string path;
   UniqueFd file;
@@ -85,13 +87,15 @@ Status OutputLog::Begin(int generation, const std::vector<Launch>& launches) {
   Status result;
   for (const Launch& launch : launches) {
     auto rank = std::make_unique<Rank>();
+    rank->name = launch.name;
     rank->rank = launch.rank;
     for (const OutputStream stream : {OutputStream::kStdout, OutputStream::kStderr}) {
       const bool color = options_.console != nullptr && options_.console->ColorsOn(stream);
-      rank->streams[static_cast<size_t>(stream)].prefix = Prefix(launch.rank, color);
+      rank->streams[static_cast<size_t>(stream)].prefix = Prefix(launch, color);
     }
     if (!options_.folder.empty()) {
-      rank->path = options_.folder + "/rank-" + std::to_string(launch.rank) + ".log";
+      rank->path = options_.folder + "/" +
+                   (launch.name.empty() ? "rank-" + std::to_string(launch.rank) : launch.name) + ".log";
       rank->file.reset(
           ::open(rank->path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
       if (!rank->file) {
@@ -170,8 +174,9 @@ void OutputLog::EndLine(Rank& rank, OutputStream stream, std::string_view line, 
   rank.tail.Add(visible);
   if (options_.console == nullptr) return;
   if (log::format() == log::Format::kJson) {
-    text += log::JsonLine(log::Level::kInfo, "rank", visible,
-                          {{"rank", rank.rank}, {"stream", StreamName(stream)}});
+    log::Fields fields = {{"stream", StreamName(stream)}};
+    if (rank.name.empty()) fields.emplace(fields.begin(), "rank", rank.rank);
+    text += log::JsonLine(log::Level::kInfo, rank.name.empty() ? "rank" : rank.name, visible, fields);
   } else {
     text.append(rank.streams[static_cast<size_t>(stream)].prefix).append(visible);
   }

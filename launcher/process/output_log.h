@@ -18,9 +18,9 @@ namespace lockstep::process {
 // What the ranks write: whole into a file for each rank, line by line onto the console with the rank in
 // front (or as JSON: log::Format), and the last 20 lines kept for the report on a failure.
 //
-// The files are <folder>/rank-<rank>.log, mode 0600, the folder 0700 when it is made. Each generation appends
-// to them after a line "=== generation 1, 2026-01-31T12:00:00Z ===". A file that can't be written (a full
-// disk) is warned of once and tried again at the next bytes; the console goes on. One thread.
+// The files are <folder>/rank-<rank>.log (or <name>.log), mode 0600, the folder 0700 when it is made. Each
+// generation appends to them after a line "=== generation 1, 2026-01-31T12:00:00Z ===". A file that can't be
+// written (a full disk) is warned of once and tried again at the next bytes; the console goes on. One thread.
 class OutputLog {
  public:
   struct Options {

@@ -124,6 +124,7 @@ void Supervisor::ReportNotStarted() {
 
 void Supervisor::StartOne(const Launch& launch) {
   ExitReport report;
+  report.name = launch.name;
   report.rank = launch.rank;
   report.local_rank = launch.local_rank;
   report.role = launch.role;

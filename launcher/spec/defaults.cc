@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "common/lower_case.h"
+
 namespace lockstep::spec {
 
 namespace {
@@ -34,7 +36,7 @@ void NameLayers(auto& layers) {
       const bool upper = std::isupper(static_cast<unsigned char>(c)) != 0;
       const bool after_lower = i > 0 && std::islower(static_cast<unsigned char>(layer.type[i - 1])) != 0;
       if (upper && after_lower) base += '_';
-      base += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      base += LowerCase(c);
     }
     do {
       const int number = next[base]++;

@@ -5,14 +5,14 @@
 #include <cstdio>
 #include <vector>
 
+#include "common/lower_case.h"
+
 namespace lockstep::spec {
 
 namespace {
 
 constexpr size_t kShown = 60;
 constexpr size_t kLongestWord = 64;
-
-char Lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
 // Damerau's edit distance (adjacent letters swapped count as one edit), in half edits: another case is half
 // of one. (Damerau, "A technique for computer detection and correction of spelling errors", CACM 7(3), 1964.)
@@ -24,7 +24,7 @@ int HalfEdits(std::string_view a, std::string_view b) {
         cost[i][j] = static_cast<int>(2 * (i + j));
         continue;
       }
-      const int differs = a[i - 1] == b[j - 1] ? 0 : Lower(a[i - 1]) == Lower(b[j - 1]) ? 1 : 2;
+      const int differs = a[i - 1] == b[j - 1] ? 0 : LowerCase(a[i - 1]) == LowerCase(b[j - 1]) ? 1 : 2;
       cost[i][j] = std::min({cost[i - 1][j] + 2, cost[i][j - 1] + 2, cost[i - 1][j - 1] + differs});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 2);
@@ -91,7 +91,7 @@ std::string_view Nearest(std::string_view text, std::span<const std::string_view
   for (const std::string_view word : words) {
     // Any word in the wrong case is near enough, "gpu" as well.
     const bool same = std::equal(text.begin(), text.end(), word.begin(), word.end(),
-                                 [](char a, char b) { return Lower(a) == Lower(b); });
+                                 [](char a, char b) { return LowerCase(a) == LowerCase(b); });
     if (same) return word;
     const int edits = HalfEdits(text, word);
     if (edits < best && edits < 2 * static_cast<int>(word.size())) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/lower_case.h"
+
 namespace lockstep::spec {
 
 namespace {
@@ -13,8 +15,7 @@ bool IsWord(const std::string& text) {
   static constexpr std::string_view kOther[] = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
   if (text.empty() || std::isalpha(static_cast<unsigned char>(text.front())) == 0 || text.back() == ' ')
     return false;
-  std::string lower = text;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = LowerCase(text);
   if (std::find(std::begin(kOther), std::end(kOther), lower) != std::end(kOther)) return false;
   return std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == ' ' || c == '.' || c == ';' || c == '-' || c == '_' || c == '/';

@@ -115,7 +115,7 @@ struct Model::Impl {
   void MakeWorkspace() {
     const auto bytes_of = [this](DataType type) {
       const size_t bytes = static_cast<size_t>(max_pass() * stack.outputs()) * SizeOf(type);
-      return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+      return RoundUp(bytes, kBufferAlignment);
     };
     const size_t outputs = bytes_of(stack.output_type()), gradient = bytes_of(stack.output_gradient_type());
     const size_t slot = stack.saved_bytes() + outputs;

@@ -225,7 +225,12 @@ TEST(EnvironmentTest, LetsTheManifestOverrideWhatIsInherited) {
   EXPECT_THAT(plan.processes[0].from_manifest, ElementsAre("MODE", "EXTRA"));
   EXPECT_EQ(plan.processes[0].working_directory, "/srv");
   EXPECT_THAT(plan.processes[0].command, ElementsAre("python3", "train.py"));
-  EXPECT_THAT(plan.prepare, ElementsAre("python3", "download.py"));
+  ASSERT_EQ(plan.prepare.size(), 1U);
+  EXPECT_THAT(plan.prepare[0].command, ElementsAre("python3", "download.py"));
+  EXPECT_EQ(plan.prepare[0].working_directory, "/srv");
+  EXPECT_EQ(Value(plan.prepare[0].environment, "MODE"), "fast");
+  EXPECT_EQ(Value(plan.prepare[0].environment, "LANG"), "C");
+  EXPECT_EQ(Value(plan.prepare[0].environment, "RANK"), "<absent>");
   EXPECT_EQ(Value(plan.processes[0].environment, "LOCKSTEP_TRAINER_CONFIG"), "<absent>");
 }
 

@@ -8,6 +8,7 @@
 #include "trainer/backend/cuda/gather.h"
 #include "trainer/backend/cuda/handles.h"
 #include "trainer/error.h"
+#include "trainer/tensor/buffer.h"
 
 namespace lockstep::trainer::cuda {
 namespace {
@@ -19,7 +20,7 @@ constexpr int kBatches = 2;  // that are valid at a time
 size_t RowBytes(const DeviceDatasetOptions& options) {
   return static_cast<size_t>(options.features) * SizeOf(options.row_type);
 }
-size_t Padded(size_t bytes) { return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
+size_t Padded(size_t bytes) { return RoundUp(bytes, kBufferAlignment); }
 
 // Pinned memory that the device reads behind the host's back.
 struct PinnedSlot {

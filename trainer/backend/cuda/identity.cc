@@ -2,12 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
 
+#include "common/lower_case.h"
 #include "trainer/backend/cuda/check.h"
 #include "trainer/error.h"
 
@@ -30,9 +29,8 @@ std::string Hexadecimal(const cudaUUID_t& uuid) {
 std::string WithKind(const std::string& number) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   std::istringstream entries(visible == nullptr ? "" : visible);
-  for (std::string entry; std::getline(entries, entry, ',');) {
-    std::transform(entry.begin(), entry.end(), entry.begin(),
-                   [](unsigned char c) { return std::tolower(c); });
+  for (std::string listed; std::getline(entries, listed, ',');) {
+    const std::string entry = LowerCase(listed);
     if (entry.starts_with("mig-") && number.starts_with(entry.substr(4))) return "MIG-" + number;
   }
   return "GPU-" + number;

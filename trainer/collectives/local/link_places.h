@@ -48,9 +48,7 @@ class LinkPlaces {
   }
 
  private:
-  static size_t Padded(size_t bytes) {
-    return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-  }
+  static size_t Padded(size_t bytes) { return RoundUp(bytes, kBufferAlignment); }
 
   int device_;
   cudaStream_t compute_;
