@@ -17,5 +17,6 @@ pkg_check_modules(cpp_httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 # Debian's GlooConfig.cmake names targets it does not ship; the library itself is enough.
 find_library(GLOO_LIBRARY gloo REQUIRED)
 # Static, since `lockstep` runs in images that have none.
+find_library(RE2_LIBRARY libre2.a REQUIRED)
 find_library(NCURSES_LIBRARY libncursesw.a REQUIRED)
 find_library(TINFO_LIBRARY libtinfo.a REQUIRED)

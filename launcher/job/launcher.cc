@@ -47,8 +47,11 @@ Status Launcher::Start() {
   console_ = process::Console::Create(*loop_, {});
   supervisor_ = std::make_unique<process::Supervisor>(
       *loop_, process::Supervisor::Callbacks{
-                  .on_output = [this](int local_rank, process::OutputStream stream,
-                                      std::string_view bytes) { output_->Write(local_rank, stream, bytes); },
+                  .on_output =
+                      [this](int local_rank, process::OutputStream stream, std::string_view bytes) {
+                        output_->Write(local_rank, stream, bytes);
+                        if (!preparing_) watch_->OnOutput(rank_offset_ + local_rank, stream, bytes);
+                      },
                   .on_event_line =
                       [this](int local_rank, std::string_view line) {
                         if (!preparing_) watch_->OnEventLine(rank_offset_ + local_rank, line);

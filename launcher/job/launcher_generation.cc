@@ -163,7 +163,7 @@ void Launcher::StartProcessesOnceOthersAreGone() {
     state_->RankStarted(identities_[i], pid, now);
     SayMore(StartInWords(launches_[i], identities_[i].device, pid));
   }
-  watch_->Begin(std::move(pids));
+  watch_->Begin(std::move(pids), LogPatternsOf(options_.job, launches_));
   KeepStatus();
 }
 

@@ -82,6 +82,21 @@ process::Launch LaunchOf(const spec::TrainingJob& job, const placement::ProcessP
           .cpus = plan.devices.cpus};
 }
 
+std::map<int, spec::LogPattern> LogPatternsOf(const spec::TrainingJob& job,
+                                              const std::vector<process::Launch>& launches) {
+  std::map<int, spec::LogPattern> patterns;
+  for (const process::Launch& launch : launches) {
+    if (launch.own_trainer) continue;
+    const auto role = std::find_if(job.roles.begin(), job.roles.end(),
+                                   [&](const spec::Role& each) { return each.name == launch.role; });
+    const spec::Program* const program = role == job.roles.end() ? nullptr : spec::ProgramOf(job, *role);
+    if (program == nullptr || !program->progress_log_pattern) continue;
+    auto pattern = spec::LogPattern::Compile(*program->progress_log_pattern);
+    if (pattern.ok()) patterns.emplace(launch.rank, std::move(*pattern));  // Validate() has seen to it
+  }
+  return patterns;
+}
+
 telemetry::RankDevice RankDeviceOf(const placement::ProcessDevices& devices) {
   telemetry::RankDevice device{.type = std::string(spec::Name(devices.type)), .devices = devices.devices};
   if (devices.type != spec::DeviceType::kGpu) return device;

@@ -8,6 +8,7 @@
 #include "launcher/process/exit_report.h"
 #include "launcher/process/restart_policy.h"
 #include "launcher/rendezvous/membership.h"
+#include "launcher/spec/log_pattern.h"
 #include "launcher/spec/training_job.h"
 #include "launcher/telemetry/job_metrics.h"
 #include "launcher/telemetry/job_state.h"
@@ -20,6 +21,10 @@ process::RestartRules RestartRulesOf(const spec::RunPolicy& policy);
 
 telemetry::JobDescription DescriptionOf(const spec::TrainingJob& job, int world_size);
 telemetry::JobLabels LabelsOf(const spec::TrainingJob& job);
+
+// Of those whose program has one, by rank.
+std::map<int, spec::LogPattern> LogPatternsOf(const spec::TrainingJob& job,
+                                              const std::vector<process::Launch>& launches);
 
 process::Launch LaunchOf(const spec::TrainingJob& job, const placement::ProcessPlan& plan);
 telemetry::RankDevice RankDeviceOf(const placement::ProcessDevices& devices);

@@ -50,8 +50,9 @@ Watch::~Watch() {
   loop_.Cancel(tick_timer_);
 }
 
-void Watch::Begin(std::map<int, int> pids) {
+void Watch::Begin(std::map<int, int> pids, std::map<int, spec::LogPattern> log_patterns) {
   pids_ = std::move(pids);
+  log_progress_ = LogProgress(std::move(log_patterns));
   running_ = true;
   hung_ = false;
   CheckHang();
@@ -83,8 +84,20 @@ void Watch::OnEventLine(int rank, std::string_view line) {
     options_.on_ready(rank, ready->regroups);
   const auto* regroup = std::get_if<contract::RegroupEvent>(&*event);
   if (regroup != nullptr && !options_.on_regroup(rank, regroup->step)) return state_.MalformedEvent(rank);
-  state_.ApplyEvent(rank, *event, Clock::now());
-  const bool stepped = std::holds_alternative<contract::StepEvent>(*event);
+  Apply(rank, *event);
+}
+
+void Watch::OnOutput(int rank, process::OutputStream stream, std::string_view bytes) {
+  const auto now = Clock::now();
+  state_.Wrote(rank, now);
+  const telemetry::HangRule& rule = options_.hang_rule;
+  if (hang_timer_ == 0 && rule.progress_deadline && !rule.announces_phases) CheckHang();  // its first sign
+  if (auto step = log_progress_.Read(rank, stream, bytes, now)) Apply(rank, *step);
+}
+
+void Watch::Apply(int rank, const contract::Event& event) {
+  state_.ApplyEvent(rank, event, Clock::now());
+  const bool stepped = std::holds_alternative<contract::StepEvent>(event);
   if (stepped) ShowProgress(/*stepped=*/true);
   // A step only moves the deadline on, which the pending check finds out by itself; anything else may bring
   // it forward. A first step ends the state in which there is nothing to check.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/event_loop.h"
+#include "launcher/job/log_progress.h"
 #include "launcher/process/console.h"
 #include "launcher/telemetry/hang_detector.h"
 #include "launcher/telemetry/job_state.h"
@@ -37,17 +38,19 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // `pids` by rank.
-  void Begin(std::map<int, int> pids);
+  // `pids` and `log_patterns` by rank.
+  void Begin(std::map<int, int> pids, std::map<int, spec::LogPattern> log_patterns);
   // A rank was started again, the others went on.
   void Again(int rank, int pid);
   void OnEventLine(int rank, std::string_view line);
+  void OnOutput(int rank, process::OutputStream stream, std::string_view bytes);
   void End();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void Tick();
+  void Apply(int rank, const contract::Event& event);
   void CheckHang();
   void ShowProgress(bool stepped);
 
@@ -58,6 +61,7 @@ class Watch {
   telemetry::ProgressStyle style_;
   telemetry::ProgressThrottle throttle_{std::chrono::seconds(5)};
   std::map<int, int> pids_;
+  LogProgress log_progress_;
   bool running_ = false;
   bool hung_ = false;
   Clock::time_point last_shown_{};

@@ -155,6 +155,12 @@ CelRules RulesOf(const Program*) {
       {"!has(self.prepare) || size(self.prepare[0]) > 0", "prepare[0] is empty; name the program to run"},
       {"!has(self.progress) || self.progress.logPattern.contains('(?<step>')",
        "progress.logPattern has no group named step; write (?<step>\\d+) where the step's number stands"},
+      {"!has(self.progress) || self.progress.logPattern.findAll('[(][?]P?<[^>]*>').all(group, "
+       "group.matches('<(step|total|epoch|samples|loss)>'))",
+       "progress.logPattern has a group that nobody reads; step, total, epoch, samples and loss are read"},
+      // (What is no regular expression fails.)
+      {"!has(self.progress) || ''.matches(self.progress.logPattern) || !''.matches(self.progress.logPattern)",
+       "progress.logPattern is no regular expression"},
   };
 }
 

@@ -263,7 +263,9 @@ void Describe(V& field, RunPolicy& policy) {
   field("cleanPodPolicy", policy.clean_pod_policy,
         {.doc = "Which pods of a finished job are deleted.", .local = "No effect.", .live = true});
   field("progressDeadlineSeconds", policy.progress_deadline,
-        {.doc = "A job without a step for this long hangs and is restarted.",
+        {.doc = "A job without a step for this long hangs and is restarted. Of a program that tells of no "
+                "steps, once "
+                "it has written something: without output.",
          .or_else = "20 median steps but at least 5 s for the trainer; never for a program without events",
          .min = 1,
          .max = kYears});

@@ -104,12 +104,15 @@ struct ProgressReport {
 
 template <class V>
 void Describe(V& field, ProgressReport& progress) {
-  field("logPattern", *progress.log_pattern,
-        {.doc = "A regular expression for lines of output, with the named groups `step`, and if there are "
-                "any `loss`, "
-                "`epoch` and `samples`: `'step (?<step>\\d+).*loss (?<loss>[0-9.]+)'`.",
-         .required = true,
-         .max_size = 1024});
+  field(
+      "logPattern", *progress.log_pattern,
+      {.doc =
+           "A regular expression (RE2) for lines of output, with the named group `step`, the steps done, and "
+           "if there are any `total`, the steps to do, `epoch`, `samples`, those seen so far, and `loss`: "
+           "`'step (?<step>\\d+).*loss (?<loss>[0-9.]+)'`. A count that starts over in each epoch is added "
+           "up.",
+       .required = true,
+       .max_size = 1024});
 }
 
 template <class V>
@@ -123,7 +126,9 @@ void Describe(V& field, Program& program) {
          .min_items = 1,
          .max_items = 4096});
   field("prepare", program.prepare,
-        {.doc = "A program that is run once on every machine before the processes start.",
+        {.doc = "A program that is run once on every machine before the processes start, and not when they "
+                "restart: to fetch data, say. Jobs of one user that want the same at once do it once. It may "
+                "fail as often as a process may.",
          .or_else = "nothing is run",
          .min_items = 1,
          .max_items = 4096});

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/contract/environment.h"
+#include "launcher/spec/log_pattern.h"
 #include "launcher/spec/quote.h"
 #include "launcher/spec/rules.h"
 
@@ -31,11 +32,9 @@ void CheckProgram(const Program& program, const std::string& path, std::vector<F
       findings->push_back({field, Quoted(name) + " is set before; keep one of them", {}});
     }
   }
-  if (program.progress_log_pattern && program.progress_log_pattern->find("(?<step>") == std::string::npos) {
-    findings->push_back({path + ".progress.logPattern",
-                         "has no group named step; write (?<step>\\d+) where the step's number stands",
-                         {}});
-  }
+  if (!program.progress_log_pattern) return;
+  const auto pattern = LogPattern::Compile(*program.progress_log_pattern);
+  if (!pattern.ok()) findings->push_back({path + ".progress.logPattern", pattern.status().message(), {}});
 }
 
 void CheckExitCodes(const RunPolicy& policy, std::vector<Finding>* findings) {

@@ -84,8 +84,6 @@ void CheckProgram(const Program& program, const std::string& path, Collector& fo
            path + ".framework",
            std::string(Name(program.framework)) +
                "'s environment is not made; TensorFlow's, PyTorch's and JAX's are");
-  found.If(program.progress_log_pattern.has_value(), path + ".progress.logPattern",
-           "progress is not read from the output; a program can write events (docs/contract.md)");
 }
 
 }  // namespace

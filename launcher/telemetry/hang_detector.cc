@@ -61,7 +61,7 @@ std::string Format(double seconds) {
   return text;
 }
 
-HangVerdict Blame(const std::vector<RankProgress>& ranks, Clock::time_point now) {
+HangVerdict Blame(const std::vector<RankProgress>& ranks, const std::string& sign, Clock::time_point now) {
   // Ordered by suspicion; what is equal to the first but for the silence is as suspect.
   const auto suspicion = [](const RankProgress& r) {
     return std::make_tuple(!IsStopped(r), StepOf(r), !Announced(r.phase));
@@ -84,7 +84,7 @@ HangVerdict Blame(const std::vector<RankProgress>& ranks, Clock::time_point now)
 
   Clock::time_point newest = ranks.front().last_progress;
   for (const RankProgress& rank : ranks) newest = std::max(newest, rank.last_progress);
-  verdict.message = "no step for " + Format(Seconds(now - newest).count()) + ": ";
+  verdict.message = "no " + sign + " for " + Format(Seconds(now - newest).count()) + ": ";
   if (alike) {
     verdict.message += "all ranks are " + Where(sorted.front()) + ", " + RankList(verdict.lagging) +
                        " has been silent for longest";
@@ -114,17 +114,25 @@ HangRule HangRule::ForProgram(std::optional<std::chrono::seconds> progress_deadl
 
 HangAssessment AssessHang(const HangRule& rule, const std::vector<RankProgress>& ranks,
                           double median_step_seconds, Clock::time_point now) {
+  // Of a program that tells of no steps.
+  const bool by_output =
+      !rule.announces_phases && rule.progress_deadline &&
+      std::none_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.stepped; });
   std::vector<RankProgress> judged;
   Clock::time_point deadline = Clock::time_point::min();
-  for (const RankProgress& rank : ranks) {
-    const std::optional<Seconds> limit = LimitOf(rule, rank, median_step_seconds);
+  for (RankProgress rank : ranks) {
+    std::optional<Seconds> limit = LimitOf(rule, rank, median_step_seconds);
+    if (by_output && !limit && rank.last_output && rank.phase != RankPhase::kRegrouping) {
+      limit = *rule.progress_deadline;
+      rank.last_progress = std::max(rank.last_progress, *rank.last_output);
+    }
     if (!limit) continue;
     judged.push_back(rank);
     deadline = std::max(deadline, rank.last_progress + std::chrono::ceil<Clock::duration>(*limit));
   }
   if (judged.empty()) return {};
   if (now < deadline) return {.hang = std::nullopt, .next_check = deadline};
-  return {.hang = Blame(judged, now), .next_check = std::nullopt};
+  return {.hang = Blame(judged, by_output ? "output" : "step", now), .next_check = std::nullopt};
 }
 
 char ReadProcessState(int pid) {

@@ -14,8 +14,9 @@ namespace lockstep::telemetry {
 // median steps, but at least `shortest`. Initializing, Evaluating and Checkpointing announce themselves and
 // have 300 s each.
 //
-// For the trainer `shortest` is 5 s. A program is never hung before its first step; after it, unless the
-// manifest says otherwise, `shortest` is 300 s, because it need not announce its evaluations.
+// For the trainer `shortest` is 5 s. For a program, which need not announce its evaluations, it is 300 s,
+// after its first step. As long as no rank of a program has told of a step, those that have written something
+// must go on writing: it is hung when none has for a `progress_deadline` that was given.
 struct HangRule {
   std::optional<std::chrono::seconds> progress_deadline;  // runPolicy.progressDeadlineSeconds
   std::chrono::seconds shortest{5};
@@ -34,6 +35,7 @@ struct RankProgress {
   int64_t step = 0;                                       // the last one reported
   bool stepped = false;                                   // in this generation
   std::chrono::steady_clock::time_point last_progress{};  // start, last step, or last change of phase
+  std::optional<std::chrono::steady_clock::time_point> last_output = {};  // on standard output or error
   // The letter of /proc/PID/stat, where the caller looked: a stopped rank (T) is to blame before all others.
   // 0: unknown.
   char process_state = 0;

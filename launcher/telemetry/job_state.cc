@@ -236,6 +236,12 @@ void JobState::ApplyStep(Rank& rank, const contract::StepEvent& event, TimePoint
   record_->Step(kept, SecondsAt(now));
 }
 
+void JobState::Wrote(int rank, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  const auto it = ranks_.find(rank);
+  if (it != ranks_.end()) it->second.last_output = now;
+}
+
 void JobState::MalformedEvent(int) {
   metrics_.MalformedEvent();
   const std::lock_guard lock(mutex_);
@@ -424,6 +430,7 @@ std::vector<RankProgress> JobState::rank_progress() const {
                       .step = rank.snapshot.step,
                       .stepped = rank.stepped,
                       .last_progress = rank.last_progress,
+                      .last_output = rank.last_output,
                       .process_state = 0});
   }
   return result;

@@ -135,6 +135,8 @@ class JobState {
   void GenerationStarted(int generation, TimePoint now);
   void RankStarted(const RankIdentity& identity, int pid, TimePoint now);
   void ApplyEvent(int rank, const contract::Event& event, TimePoint now);
+  // Anything on standard output or error: a program that reports no steps is alive.
+  void Wrote(int rank, TimePoint now);
   void MalformedEvent(int rank);
   // `exit_code` as a shell gives it.
   void RankExited(int rank, int exit_code, TimePoint now);
@@ -181,6 +183,7 @@ class JobState {
     int last_pid = 0;  // 0: never started
     TimePoint started{};
     TimePoint last_progress{};
+    std::optional<TimePoint> last_output;
     bool stepped = false;  // in this generation
     bool ready = false;    // likewise
     std::vector<contract::LayerEvent> layers;

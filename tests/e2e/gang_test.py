@@ -70,12 +70,16 @@ class GangTest(operator_test_case.OperatorTestCase):
             self.assertEqual({key: value for key, value in known.items() if value}, {gang: f"{name}-{attempt}"})
 
     def test_kubernetes_own_scheduler_waits_until_there_is_room_for_all(self):
-        def add_node(number):
-            node = PlayedNode(self.plane, f"{self.namespace}-{number}", labels={"room": self.namespace}, pods=1)
+        def add_node(number, room):
+            node = PlayedNode(self.plane, f"{self.namespace}-{number}", labels={"room": room}, pods=1)
             self.addCleanup(node.remove)
 
-        for number in range(2):
-            add_node(number)
+        def node(number):
+            return f"/api/v1/nodes/{self.namespace}-{number}"
+
+        for number, room in enumerate((self.namespace, self.namespace, "other")):
+            add_node(number, room)
+        self.wait_until(lambda: not any(self.plane.api.get(node(i))["spec"].get("taints") for i in range(3)), "nodes are ready")
         self.operator.start()
         pods = self.create("whole", replicas=3, trainer=self.trainer(batchSize=12), runPolicy={"gang": "Workload"},
                            template={"schedulerName": "default-scheduler", "nodeSelector": {"room": self.namespace}})
@@ -83,7 +87,9 @@ class GangTest(operator_test_case.OperatorTestCase):
         self.wait_until(lambda: sum("unschedulable" in json.dumps(pod["status"]).lower() for pod in pods.alive()) == 3,
                         "none of the three has a node, though there are two")
         self.assertEqual([pod["spec"].get("nodeName") for pod in pods.alive()], [None] * 3)
-        add_node(2)
+        # In one step. A new node comes in several, and each makes the scheduler try again and write what came of it: one
+        # of its alpha feature's races is that it then takes up a pod twice, and lets the others wait for five minutes.
+        self.plane.api.merge(node(2), {"metadata": {"labels": {"room": self.namespace}}})
         self.wait_for("whole", "Scheduled")
         self.assertEqual({pod["spec"]["nodeName"] for pod in pods.alive()}, {f"{self.namespace}-{i}" for i in range(3)})
 

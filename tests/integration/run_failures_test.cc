@@ -108,5 +108,13 @@ TEST(RunFailuresTest, ARankThatTakesNoStepsIsFoundAndNamed) {
   EXPECT_THAT(run.launcher().err(), HasSubstr("rank 1"));
 }
 
+// A program that tells of no steps.
+TEST(RunFailuresTest, AJobThatWritesNothingAnyMoreIsRestarted) {
+  JobRun run(WithPolicy(ShellSpec(2, "echo here; test $LOCKSTEP_GENERATION = 1 || exec sleep 1000"),
+                        {{"maxRestarts", 1}, {"progressDeadlineSeconds", 1}}));
+  EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.launcher().err(), HasSubstr("the job hangs: no output for 1.0 s"));
+}
+
 }  // namespace
 }  // namespace lockstep::testing

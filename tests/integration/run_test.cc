@@ -165,6 +165,25 @@ TEST(RunTest, TakesTheProgramsEventsIntoItsStatus) {
   run.Wait();
 }
 
+// As a program that nobody changed prints it.
+TEST(RunTest, ReadsTheProgressFromWhatAProgramPrints) {
+  nlohmann::json spec = ShellSpec(2,
+                                  "test $RANK = 0 && printf 'Epoch 1 step 3/10 loss=0.75\\nEpoch 1 step 4/10 "
+                                  "loss=0.5\\n'; exec sleep 1000");
+  spec["program"]["progress"] = {
+      {"logPattern", R"(Epoch (?<epoch>\d+) step (?<step>\d+)/(?<total>\d+) loss=(?<loss>\S+))"}};
+  JobRun run(spec);
+  ASSERT_TRUE(WaitUntil([&] {
+    const auto status = run.Status();
+    return status.is_object() && status.contains("progress") && status["progress"].value("step", 0) == 4;
+  })) << run.Get("/status");
+  EXPECT_EQ(run.Status()["progress"]["totalSteps"], 10);
+  EXPECT_EQ(run.Status()["progress"]["loss"], "0.5");
+  EXPECT_THAT(run.Get("/metrics"), HasSubstr("lockstep_loss"));
+  run.launcher().Signal(SIGTERM);
+  run.Wait();
+}
+
 TEST(RunTest, EndsWhenItsTimeIsOver) {
   nlohmann::json spec = ShellSpec(1, "exec sleep 1000");
   spec["runPolicy"] = {{"activeDeadlineSeconds", 1}};

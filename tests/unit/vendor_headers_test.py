@@ -8,6 +8,7 @@ import sys
 # What an #include starts with -> the folders that may have it.
 RULES = {
     r"<(yaml)\.h": ["launcher/spec"],
+    r"<(re2)/": ["launcher/spec"],
     r"<(microhttpd|httplib)\.h": ["launcher/http"],
     r"<(prometheus)/": ["launcher/telemetry"],
     r"<(ncurses)\.h": ["launcher/top"],

@@ -48,8 +48,6 @@ TEST(UnsupportedTest, NamesWhatIsReadButNotBuilt) {
        "spec.roles[1].devices.type"},
       {WithSpec("  program: {command: [a], framework: Horovod}\n"), "spec.program.framework"},
       {WithSpec("  program: {command: [a], framework: MPI}\n"), "spec.program.framework"},
-      {WithSpec("  program: {command: [a], progress: {logPattern: (?<step>.)}}\n"),
-       "spec.program.progress.logPattern"},
       {WithTrainer("  network: {rdma: true}"), "spec.network.rdma"},
       {WithTrainer("  suspend: true"), "spec.suspend"},
       {WithTrainer("  launcher: {inject: true}"), "spec.launcher.inject"},

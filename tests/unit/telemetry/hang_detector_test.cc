@@ -126,6 +126,23 @@ TEST(HangDetectorTest, AStoppedProcessIsToBlameEvenWhenItIsNotBehind) {
   EXPECT_THAT(result.hang->message, HasSubstr("rank 1 is at step 8 (stopped by a signal), the others at 7"));
 }
 
+TEST(HangDetectorTest, AProgramWithoutStepsIsAliveAsLongAsOneOfItsRanksWrites) {
+  std::vector<RankProgress> ranks = {Starting(0, RankPhase::kStarting, 0),
+                                     Starting(1, RankPhase::kStarting, 0),
+                                     Starting(2, RankPhase::kStarting, 0)};
+  ranks[0].last_output = At(100);
+  ranks[1].last_output = At(90);
+  EXPECT_EQ(*AssessHang(kProgram60, ranks, 0, At(150)).next_check, At(160));
+  const auto hung = AssessHang(kProgram60, ranks, 0, At(160));
+  ASSERT_TRUE(hung.hang);
+  EXPECT_THAT(hung.hang->lagging, ElementsAre(1)) << "rank 2 never wrote anything";
+  EXPECT_THAT(hung.hang->message, HasSubstr("no output for 60.0 s: all ranks are before its first step"));
+  EXPECT_FALSE(AssessHang(kProgram, ranks, 0, At(1e6)).hang) << "the manifest gives no deadline";
+  ranks[2] = Stepping(2, 7, 159);
+  EXPECT_EQ(*AssessHang(kProgram60, ranks, 0, At(160)).next_check, At(219))
+      << "steps count, where there are any";
+}
+
 TEST(HangDetectorTest, TheOthersMayWaitForOneThatIsBusy) {
   std::vector<RankProgress> ranks = {Stepping(0, 100, 10, RankPhase::kCheckpointing), Stepping(1, 100, 10),
                                      Stepping(2, 100, 10)};
