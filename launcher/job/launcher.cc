@@ -143,7 +143,7 @@ Status Launcher::Join() {
   std::vector<bool> ends_job;
   for (int replica = 0; has_roles() && replica < replicas(); ++replica) {
     const auto role = static_cast<size_t>(spec::SeatOf(job, replica).role);
-    ends_job.push_back(options_.whole || spec::EndsJob(job.roles[role].name));
+    ends_job.push_back(options_.whole || spec::EndsJob(job, job.roles[role].name));
   }
   auto membership = rendezvous::Membership::Create({
       .loop = loop_.get(),
@@ -163,6 +163,7 @@ Status Launcher::Join() {
       .grow_interval = options_.grow_interval,
       .ends_job = std::move(ends_job),
       .restarts_alone = restarts_alone_,
+      .port_each = placement::ListenOnPortEach(job),
       .callbacks = {
           .on_start_generation = [this](const auto& start) { StartGeneration(start); },
           .on_stop_generation = [this](const auto& stop) { StopGeneration(stop); },

@@ -57,10 +57,10 @@ std::string StartInWords(const process::Launch& launch, const telemetry::RankDev
 }
 
 // The first rank that the job is about: its steps are the job's.
-int SpeakerAmong(const std::vector<placement::ReplicaFacts>& replicas) {
+int SpeakerAmong(const spec::TrainingJob& job, const std::vector<placement::ReplicaFacts>& replicas) {
   int rank = 0;
   for (const placement::ReplicaFacts& replica : replicas) {
-    if (spec::EndsJob(replica.role)) return rank;
+    if (spec::EndsJob(job, replica.role)) return rank;
     rank += replica.processes;
   }
   return 0;
@@ -118,7 +118,7 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
                            .process = process.local_rank,
                            .device = RankDeviceOf(process.devices),
                            .role_rank = process.role_rank,
-                           .steps = spec::EndsJob(process.role)});
+                           .steps = spec::EndsJob(options_.job, process.role)});
   }
   regroup_->Choose(std::move(places));
   starting_ = start;
@@ -149,7 +149,8 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   running_ = static_cast<int>(launches_.size());
   if (gpu_health_) gpu_health_->GenerationStarted();
   const auto now = std::chrono::steady_clock::now();
-  state_->WorldChanged(start.world_size, start.rank_offset, running_, SpeakerAmong(ReplicasOf(start)));
+  state_->WorldChanged(start.world_size, start.rank_offset, running_,
+                       SpeakerAmong(options_.job, ReplicasOf(start)));
   state_->GenerationStarted(static_cast<int>(start.generation), now);
   SayGeneration(start);
   if (const Status status = supervisor_->Start(launches_, regroup_->chosen()); !status.ok()) {

@@ -63,7 +63,7 @@ void Launcher::ReportDoneOnce() {
   if (!has_roles() || done_reported_) return;  // of one role: OnAllStopped
   bool some = false;
   for (const process::Launch& launch : launches_) {
-    if (!spec::EndsJob(launch.role)) continue;
+    if (!spec::EndsJob(options_.job, launch.role)) continue;
     if (!ended_well_.contains(launch.local_rank)) return;
     some = true;
   }

@@ -56,10 +56,13 @@ void LogProgress::ReadLine(Rank& rank, std::string_view line, std::optional<cont
   // It may have been resumed: how many steps the first line stands for it does not say.
   const bool first = !std::exchange(rank.began, true);
   if (steps == 0) return;
+  // Most count epochs from 1, events do from 0.
+  rank.epochs_from_zero = rank.epochs_from_zero || read->epoch == 0;
+  const int64_t epoch = read->epoch.value_or(1);
   contract::StepEvent next{.step = rank.step.value(),
                            .steps = first ? 1 : steps,
                            .total_steps = read->total.value_or(0),
-                           .epoch = read->epoch.value_or(0),
+                           .epoch = rank.epochs_from_zero ? epoch : epoch - 1,
                            .samples = first ? 0 : samples,
                            .loss = read->loss};
   if (event) {

@@ -42,6 +42,7 @@ class LogProgress {
     std::string partial[2];
     Count step, samples;
     bool began = false;
+    bool epochs_from_zero = false;
     Time last{};
   };
   static void ReadLine(Rank& rank, std::string_view line, std::optional<contract::StepEvent>& event);

@@ -257,7 +257,7 @@ void Controller::Note(Observed& observed, const Manifest& manifest) {
   if (manifest.job) {
     leader = first(manifest.job->roles.front().name);
     for (const spec::Role& role : manifest.job->roles) {
-      if (steps == nullptr && spec::EndsJob(role.name)) steps = first(role.name);
+      if (steps == nullptr && spec::EndsJob(*manifest.job, role.name)) steps = first(role.name);
     }
   }
   const bool asks = leader != nullptr && !observed.job.status.finished();

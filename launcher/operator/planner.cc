@@ -63,7 +63,7 @@ bool Planner::GoesOnAlone() const {
 
 bool Planner::WorkersComplete() const {
   return std::all_of(job().roles.begin(), job().roles.end(), [this](const spec::Role& role) {
-    if (!spec::EndsJob(role.name)) return true;
+    if (!spec::EndsJob(job(), role.name)) return true;
     const ChildJob* child = ChildOf(role.name);
     return child != nullptr && child->complete;
   });
@@ -321,7 +321,7 @@ bool Planner::Ended() {
     // Their agents end them, and then themselves.
     std::optional<Time> last;
     for (const ChildPod* pod : CurrentPods()) {
-      if (spec::EndsJob(pod->role) && pod->ended_at)
+      if (spec::EndsJob(job(), pod->role) && pod->ended_at)
         last = std::max(last.value_or(*pod->ended_at), *pod->ended_at);
     }
     if (last && *last + kStragglers > now_) {

@@ -160,6 +160,10 @@ struct Plan {
   std::vector<std::string> notices = {};  // the assignment's and those of the environment
 };
 
+// Whether the environment of some rank says that it listens on MASTER_PORT + a rank: TensorFlow, and JAX
+// where its role is not the first.
+bool ListenOnPortEach(const spec::TrainingJob& job);
+
 // One assignment as AssignDevices made it, or all of AssignRoles; their processes must be as many as `facts`
 // says of this launcher.
 Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<DeviceAssignment>& assignments,

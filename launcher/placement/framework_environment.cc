@@ -44,8 +44,22 @@ void AddPyTorch(const ProcessContext& context, EnvironmentBuilder& environment) 
   environment.SetDefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
 }
 
-// jax.distributed.initialize() without arguments reads these. The processes of a role are one JAX job, whose
-// first process serves the coordinator.
+// "0,1": the process's devices among those that it sees.
+std::string LocalDevices(const ProcessContext& context) {
+  const size_t visible = context.process.visible.size();
+  const bool chooses = context.assignment.visibility == spec::Visibility::kPerReplica &&
+                       context.assignment.processes.size() > 1;
+  if (visible > 0 && chooses) return std::to_string(static_cast<size_t>(context.index) % visible);
+  std::string devices = "0";
+  for (size_t i = 1; i < visible; ++i) devices += "," + std::to_string(i);
+  return devices;
+}
+
+// jax.distributed.initialize() without arguments reads the coordinator's address and the local devices from
+// JAX's own variables, but how many processes there are and which one it is only from those of a cluster that
+// it knows (jax/_src/distributed.py, jax/_src/clusters). It gets Open MPI's, of which orte_hnp_uri, by which
+// JAX recognises it, is read for the address alone. The processes of a role are one JAX job, whose first
+// process serves the coordinator.
 void AddJax(const ProcessContext& context, EnvironmentBuilder& environment) {
   environment.Set(
       "JAX_COORDINATOR_ADDRESS",
@@ -53,15 +67,17 @@ void AddJax(const ProcessContext& context, EnvironmentBuilder& environment) {
                   context.facts.master_port + context.role_first_rank));
   environment.Set("JAX_NUM_PROCESSES", std::to_string(context.role_size));
   environment.Set("JAX_PROCESS_ID", std::to_string(context.role_rank));
-  if (context.process.type == spec::DeviceType::kCpu) {
-    environment.SetDefault("JAX_PLATFORMS", "cpu");
-  } else if (context.process.type == spec::DeviceType::kTpu) {
+  environment.Set("OMPI_MCA_orte_hnp_uri", "lockstep");
+  environment.Set("OMPI_COMM_WORLD_SIZE", std::to_string(context.role_size));
+  environment.Set("OMPI_COMM_WORLD_RANK", std::to_string(context.role_rank));
+  environment.Set("OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(context.process.local_rank));
+  if (context.process.type == spec::DeviceType::kTpu) {
     environment.SetDefault("JAX_PLATFORMS", "tpu");
-  } else if (context.assignment.visibility == spec::Visibility::kPerReplica &&
-             context.assignment.processes.size() > 1) {
-    const auto count = context.process.visible.size();
-    environment.Set("JAX_LOCAL_DEVICE_IDS", std::to_string(static_cast<size_t>(context.index) % count));
+    return;
   }
+  if (context.process.type == spec::DeviceType::kCpu) environment.SetDefault("JAX_PLATFORMS", "cpu");
+  // Among those that it sees; with Open MPI's local rank alone JAX would take the one of that number.
+  environment.Set("JAX_LOCAL_DEVICE_IDS", LocalDevices(context));
 }
 
 void AddHorovod(const ProcessContext& context, EnvironmentBuilder& environment,

@@ -9,6 +9,7 @@
 #include "launcher/placement/role_view.h"
 #include "launcher/placement/text_files.h"
 #include "launcher/spec/enums.h"
+#include "launcher/spec/roles.h"
 
 namespace lockstep::placement {
 namespace {
@@ -250,6 +251,14 @@ Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<Dev
   if (!prepare.ok()) return prepare.status();
   plan.prepare = std::move(*prepare);
   return plan;
+}
+
+bool ListenOnPortEach(const spec::TrainingJob& job) {
+  return std::any_of(job.roles.begin(), job.roles.end(), [&](const spec::Role& role) {
+    const spec::Program* const program = spec::ProgramOf(job, role);
+    return program != nullptr && (program->framework == spec::Framework::kTensorFlow ||
+                                  (program->framework == spec::Framework::kJax && job.roles.size() > 1));
+  });
 }
 
 Result<std::vector<Preparation>> Preparations(const spec::TrainingJob& job,

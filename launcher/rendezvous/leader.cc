@@ -296,7 +296,9 @@ std::string Leader::HostOf(int replica) const {
 }
 
 void Leader::Do(const Coordinator::Start& start) {
-  Result<PortReservation> port = PortReservation::Create();
+  int world_size = 0;
+  for (const int processes : start.processes) world_size += processes;
+  Result<PortReservation> port = PortReservation::Create(options_.port_each ? world_size : 1);
   if (!port.ok()) {
     return Apply(coordinator_.DecideFinish(contract::kExitRendezvous,
                                            "no port for MASTER_PORT: " + port.status().message()));
@@ -306,12 +308,10 @@ void Leader::Do(const Coordinator::Start& start) {
 
   StartMessage message{.generation = start.generation, .replicas = {}, .master_address = OwnHost()};
   message.master_port = master_port_->port();
-  int world_size = 0;
   for (int replica = 0; replica < options_.replicas; ++replica) {
     if (start.processes[replica] == 0) continue;
     message.replicas.push_back(
         {.replica = replica, .host = HostOf(replica), .processes = start.processes[replica]});
-    world_size += start.processes[replica];
   }
   start_ = message;
   // Before anyone can hear of the generation: its ranks connect at once.

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -43,16 +45,18 @@ SocketAddress Wildcard(int family, uint16_t port) {
   return address;
 }
 
-Result<UniqueFd> BindTo(const SocketAddress& address) {
+// `alone`: nobody else may have bound it, not even with SO_REUSEADDR. Afterwards others may.
+Result<UniqueFd> BindTo(const SocketAddress& address, bool alone = false) {
   UniqueFd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return Status::FromErrno(errno, "socket");
   const int on = 1;
   const int off = 0;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (!alone) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.storage.ss_family == AF_INET6) {
     ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
   if (::bind(fd.get(), address.get(), address.length) != 0) return Status::FromErrno(errno, "bind");
+  if (alone) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   return fd;
 }
 
@@ -82,6 +86,17 @@ Result<UniqueFd> ListenOnAny(const std::vector<SocketAddress>& addresses) {
     if (socket.ok() || !in_use || std::chrono::steady_clock::now() > deadline) return socket;
     std::this_thread::sleep_for(kTryAgain);
   }
+}
+
+constexpr int kFirstPort = 15000;  // below it are those of well-known services
+constexpr int kPortAttempts = 200;
+
+// Where the ports begin that the kernel gives to whoever asks for any.
+int FirstGivenOut() {
+  constexpr int kUsual = 32768;
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0;
+  return file >> first && first > 0 ? first : kUsual;
 }
 
 }  // namespace
@@ -131,13 +146,36 @@ Result<UniqueFd> AcceptFrom(int listener) {
   }
 }
 
-Result<PortReservation> PortReservation::Create() {
-  Result<UniqueFd> socket = BindToAny({Wildcard(AF_INET6, 0), Wildcard(AF_INET, 0)}, /*listening=*/false);
-  if (!socket.ok()) return socket.status();
+Result<PortReservation> PortReservation::Create(int count) {
   PortReservation reservation;
-  reservation.port_ = contract::LocalAddress(socket->get()).port();
-  reservation.socket_ = std::move(*socket);
-  return reservation;
+  if (count == 1) {
+    Result<UniqueFd> socket = BindToAny({Wildcard(AF_INET6, 0), Wildcard(AF_INET, 0)}, /*listening=*/false);
+    if (!socket.ok()) return socket.status();
+    reservation.port_ = contract::LocalAddress(socket->get()).port();
+    reservation.sockets_.push_back(std::move(*socket));
+    return reservation;
+  }
+  const int last = FirstGivenOut() - count;
+  std::random_device random;
+  Status why;
+  for (int attempt = 0; attempt < kPortAttempts && last >= kFirstPort; ++attempt) {
+    const auto first = static_cast<uint16_t>(std::uniform_int_distribution(kFirstPort, last)(random));
+    reservation.sockets_.clear();
+    for (int i = 0; i < count; ++i) {
+      const auto port = static_cast<uint16_t>(first + i);
+      Result<UniqueFd> socket = BindTo(Wildcard(AF_INET6, port), /*alone=*/true);
+      if (!socket.ok()) socket = BindTo(Wildcard(AF_INET, port), /*alone=*/true);
+      why = socket.status();
+      if (!why.ok()) break;
+      reservation.sockets_.push_back(std::move(*socket));
+    }
+    if (!why.ok()) continue;
+    reservation.port_ = first;
+    return reservation;
+  }
+  return Unavailable("no " + std::to_string(count) + " free ports in a row from " +
+                     std::to_string(kFirstPort) + " to " + std::to_string(FirstGivenOut() - 1) +
+                     (why.ok() ? "" : ": " + why.message()));
 }
 
 }  // namespace lockstep::rendezvous

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "common/unique_fd.h"
@@ -25,20 +26,24 @@ Result<Listener> ListenOn(const std::string& address);
 // kResourceExhausted if the process or the machine is out of descriptors or memory.
 Result<UniqueFd> AcceptFrom(int listener);
 
-// Keeps a port for a program that is yet to be started: MASTER_PORT of one generation.
+// Keeps a port, or several that follow one another, for programs that are yet to be started: MASTER_PORT of
+// one generation, and those after it where each rank listens on one.
 //
-// The port is bound here, and not listened on, until this dies. Meanwhile the kernel gives it to nobody who
+// A port is bound here, and not listened on, until this dies. Meanwhile the kernel gives it to nobody who
 // asks for any free port, neither to listen nor to connect from; but whoever asks for this very port with
 // SO_REUSEADDR, as the listeners of PyTorch, gRPC (JAX, TensorFlow) and Gloo do, gets it. A program that
 // binds it without SO_REUSEADDR is refused, and another that asks for this very number is not kept away.
 class PortReservation {
  public:
-  static Result<PortReservation> Create();
+  // Several are taken below the range from which the kernel gives out ports: on the other machines, where
+  // nobody keeps them, they are likely to be free too. kUnavailable: there are no `count` in a row.
+  static Result<PortReservation> Create(int count = 1);
 
+  // The first of them.
   uint16_t port() const { return port_; }
 
  private:
-  UniqueFd socket_;
+  std::vector<UniqueFd> sockets_;
   uint16_t port_ = 0;
 };
 

@@ -156,6 +156,8 @@ class Membership {
     // A rank that fails is started again alone, and a replica that is lost (but replica 0) is taken in again
     // within the same generation when it returns, however long that takes. The others run on.
     bool restarts_alone = false;
+    // Each rank listens on MASTER_PORT + its rank.
+    bool port_each = false;
     Callbacks callbacks = {};
   };
 

@@ -19,7 +19,7 @@ namespace lockstep::spec {
 struct LogStep {
   int64_t step = 0;
   std::optional<int64_t> total = {};    // steps that there will be
-  std::optional<int64_t> epoch = {};    // as it is written: most count from 1
+  std::optional<int64_t> epoch = {};    // as it is written; most count from 1
   std::optional<int64_t> samples = {};  // seen so far
   double loss = std::numeric_limits<double>::quiet_NaN();
 };

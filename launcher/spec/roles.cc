@@ -30,7 +30,12 @@ int FirstReplicaOf(const TrainingJob& job, std::string_view name) {
   return first;
 }
 
-bool EndsJob(std::string_view role) { return role == "worker" || role == "chief"; }
+bool EndsJob(const TrainingJob& job, std::string_view role) {
+  if (role != "worker") return role == "chief";
+  const bool has_chief =
+      std::any_of(job.roles.begin(), job.roles.end(), [](const Role& each) { return each.name == "chief"; });
+  return !has_chief || !RestartsAlone(job);
+}
 
 bool RestartsAlone(const TrainingJob& job) {
   return std::any_of(job.roles.begin(), job.roles.end(), [](const Role& role) { return role.name == "ps"; });

@@ -22,7 +22,9 @@ Seat SeatOf(const TrainingJob& job, int replica);
 int FirstReplicaOf(const TrainingJob& job, std::string_view role);
 
 // The job is done when all processes of such roles have ended well: worker and chief. The others serve them.
-bool EndsJob(std::string_view role);
+// Beside a chief and a ps the workers do so too: they are servers of TensorFlow's, which never end by
+// themselves.
+bool EndsJob(const TrainingJob& job, std::string_view role);
 
 // Whether a process that ends badly is started again alone, while the others go on: where servers keep what
 // was learnt, that is in a job with a role ps.

@@ -61,7 +61,7 @@ std::vector<Field> FieldsOf(const JobSnapshot& snapshot) {
   if (progress.loss) fields.push_back({"loss " + FormatLoss(*progress.loss), 5});
   if (progress.loss_average) fields.push_back({"mean " + FormatLoss(*progress.loss_average), 0});
   if (progress.accuracy) fields.push_back({"acc " + FormatDecimals(*progress.accuracy, 4), 1});
-  if (progress.samples_per_second) {
+  if (progress.samples_per_second.value_or(0) > 0) {
     fields.push_back({Grouped(std::llround(std::min(*progress.samples_per_second, 1e15))) + " samples/s", 3});
   }
   if (running && progress.remaining_seconds)

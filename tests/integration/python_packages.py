@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 
-def python_with(name: str, version: str, *more: str) -> pathlib.Path | None:
-    """The interpreter of one that has NAME==VERSION and what else is said; None where it cannot be installed."""
+def python_with(name: str, version: str, *more: str, limit: float = 240) -> pathlib.Path | None:
+    """The interpreter of one that has NAME==VERSION and what else is said; None where it cannot be installed in `limit` seconds."""
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "lockstep"
     cache.mkdir(parents=True, exist_ok=True)
     environment = cache / f"{name}-{version}"
@@ -19,7 +19,7 @@ def python_with(name: str, version: str, *more: str) -> pathlib.Path | None:
             subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
             install = [environment / "bin/pip", "install", "-q", "--disable-pip-version-check", f"{name}=={version}", *more]
             try:
-                subprocess.run(install, timeout=240, check=True)
+                subprocess.run(install, timeout=limit, check=True)
             except subprocess.SubprocessError:
                 return None
             done.touch()

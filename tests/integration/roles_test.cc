@@ -88,10 +88,11 @@ TEST_F(RolesTest, ARoleRunsItsOwnProgram) {
 }
 
 TEST_F(RolesTest, TensorFlowIsToldItsCluster) {
-  nlohmann::json spec = RolesSpec(
-      {Role("chief"), Role("worker", 2), Role("ps"), Role("evaluator")},
-      "echo \"$TF_CONFIG\"; touch '" + folder_.path().string() + "'/$RANK; " +
-          Script("cd '" + folder_.path().string() + "'; until test -e 3 -a -e 4; do sleep 0.02; done"));
+  nlohmann::json spec =
+      RolesSpec({Role("chief"), Role("worker", 2), Role("ps"), Role("evaluator")},
+                "echo \"$TF_CONFIG\"; touch '" + folder_.path().string() + "'/$RANK; " +
+                    Script("cd '" + folder_.path().string() +
+                           "'; until test -e 1 -a -e 2 -a -e 3 -a -e 4; do sleep 0.02; done"));
   spec["program"]["framework"] = "TensorFlow";
   JobRun run(spec);
   ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
@@ -109,6 +110,15 @@ TEST_F(RolesTest, TensorFlowIsToldItsCluster) {
   EXPECT_EQ(config(3)["task"]["type"], "ps");
   EXPECT_EQ(config(4)["task"], (nlohmann::json{{"type", "evaluator"}, {"index", 0}}));
   EXPECT_EQ(config(0)["cluster"], config(4)["cluster"]);
+}
+
+// As TensorFlow's ParameterServerStrategy has it: workers are servers, and only the chief knows when it is
+// done.
+TEST_F(RolesTest, BesideServersTheChiefAloneEndsTheJob) {
+  JobRun run(RolesSpec({Role("chief"), Role("worker", 2), Role("ps")},
+                       "test $LOCKSTEP_ROLE = chief || exec sleep 1000; echo trained"));
+  EXPECT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.Log(0), HasSubstr("trained"));
 }
 
 class RestartsAloneTest : public RolesTest, public ::testing::WithParamInterface<int> {};

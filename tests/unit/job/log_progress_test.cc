@@ -60,8 +60,13 @@ TEST_F(LogProgressTest, GoesOnWhereACountStartsOver) {
   EXPECT_EQ(event->step, 100);
   EXPECT_EQ(event->steps, 10);
   EXPECT_EQ(event->samples, 640);
-  EXPECT_EQ(event->epoch, 2);
+  EXPECT_EQ(event->epoch, 1) << "events count from 0";
   EXPECT_EQ(Read("epoch 2 step 20 seen 1280\n", 3)->step, 110);
+}
+
+TEST_F(LogProgressTest, LeavesEpochsThatCountFromZero) {
+  EXPECT_EQ(Read("epoch 0 step 1\n")->epoch, 0);
+  EXPECT_EQ(Read("epoch 1 step 2\n")->epoch, 1);
 }
 
 TEST_F(LogProgressTest, TakesNoStepForWhatIsNoStep) {

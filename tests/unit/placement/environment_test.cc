@@ -325,6 +325,11 @@ TEST(FrameworkTest, TellsJaxWhereToMeet) {
   EXPECT_EQ(Value(plan.processes[1].environment, "JAX_NUM_PROCESSES"), "2");
   EXPECT_EQ(Value(plan.processes[1].environment, "JAX_PROCESS_ID"), "1");
   EXPECT_EQ(Value(plan.processes[1].environment, "JAX_PLATFORMS"), "cpu");
+  // By which jax.distributed.initialize() finds out what JAX's own variables do not tell it.
+  EXPECT_NE(Value(plan.processes[1].environment, "OMPI_MCA_orte_hnp_uri"), "<absent>");
+  EXPECT_EQ(Value(plan.processes[1].environment, "OMPI_COMM_WORLD_SIZE"), "2");
+  EXPECT_EQ(Value(plan.processes[1].environment, "OMPI_COMM_WORLD_RANK"), "1");
+  EXPECT_EQ(Value(plan.processes[1].environment, "JAX_LOCAL_DEVICE_IDS"), "0");
 }
 
 TEST(FrameworkTest, SaysWhatHorovodAndMpiDoNotGet) {

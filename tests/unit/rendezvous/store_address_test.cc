@@ -99,6 +99,30 @@ TEST(ListenerTest, TakenPortIsAnErrorWithTheAddress) {
   EXPECT_THAT(second.status().message(), ::testing::HasSubstr(address));
 }
 
+TEST(PortReservationTest, KeepsSeveralInARow) {
+  const Result<rendezvous::PortReservation> reservation = rendezvous::PortReservation::Create(8);
+  ASSERT_TRUE(reservation.ok()) << reservation.status().ToString();
+  // No other launcher's, however many there are.
+  std::vector<rendezvous::PortReservation> others;
+  for (int i = 0; i < 500; ++i) {
+    Result<rendezvous::PortReservation> other = rendezvous::PortReservation::Create(8);
+    if (!other.ok()) break;  // by now they are scattered
+    EXPECT_GE(std::abs(other->port() - reservation->port()), 8);
+    others.push_back(std::move(*other));
+  }
+  EXPECT_GT(others.size(), 50U);
+  for (int i = 0; i < 8; ++i) {
+    const std::string address = "127.0.0.1:" + std::to_string(reservation->port() + i);
+    EXPECT_TRUE(rendezvous::ListenOn(address).ok()) << "who asks for it gets it: " << address;
+  }
+}
+
+TEST(PortReservationTest, RefusesMoreThanThereAre) {
+  const Result<rendezvous::PortReservation> reservation = rendezvous::PortReservation::Create(60000);
+  EXPECT_EQ(reservation.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(reservation.status().message(), ::testing::HasSubstr("no 60000 free ports in a row"));
+}
+
 TEST(PortReservationTest, IsGivenToNobodyWhoAsksForAnyPortButToWhoAsksForIt) {
   const Result<rendezvous::PortReservation> reservation = rendezvous::PortReservation::Create();
   ASSERT_TRUE(reservation.ok());

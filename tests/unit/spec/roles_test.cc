@@ -28,10 +28,21 @@ TEST(RolesTest, ReplicasAreCountedOverAllRoles) {
 }
 
 TEST(RolesTest, WorkersAndTheChiefEndTheJob) {
-  EXPECT_TRUE(EndsJob("worker"));
-  EXPECT_TRUE(EndsJob("chief"));
-  EXPECT_FALSE(EndsJob("ps"));
-  EXPECT_FALSE(EndsJob("evaluator"));
+  TrainingJob job;
+  job.roles = {{.name = "chief"}, {.name = "worker"}, {.name = "evaluator"}};
+  EXPECT_TRUE(EndsJob(job, "worker"));
+  EXPECT_TRUE(EndsJob(job, "chief"));
+  EXPECT_FALSE(EndsJob(job, "ps"));
+  EXPECT_FALSE(EndsJob(job, "evaluator"));
+}
+
+TEST(RolesTest, BesideServersTheChiefAloneEndsTheJob) {
+  TrainingJob job;
+  job.roles = {{.name = "worker"}, {.name = "ps"}};
+  EXPECT_TRUE(EndsJob(job, "worker"));
+  job.roles.push_back({.name = "chief"});
+  EXPECT_FALSE(EndsJob(job, "worker"));
+  EXPECT_TRUE(EndsJob(job, "chief"));
 }
 
 TEST(RolesTest, ProcessesRestartAloneWhereThereAreServers) {
