@@ -128,7 +128,7 @@ def main() -> int:
     failed = skipped = passed = 0
     for name in names:
         framework, packages, scripts = FRAMEWORKS[name]
-        python = python_packages.python_with(*packages, limit=900)
+        python = python_packages.python_with(*packages, limit=600)
         for script, job, progress, victim, resumed in scripts:
             if python is None:
                 print(f"skipped {script}: {packages[0]} cannot be installed", flush=True)
@@ -147,7 +147,7 @@ def main() -> int:
                 finally:
                     run.close()
     print(f"{passed} passed, {skipped} skipped, {failed} failed")
-    return 1 if failed else 77 if not passed else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
