@@ -60,6 +60,8 @@ class Launcher {
   // This machine's part of the job.
   Result<std::vector<placement::DeviceAssignment>> AssignHere() const;
   Status ClaimDevices();
+  // Where the launchers of this machine keep what they lock.
+  Result<std::string> LockFolder() const;
   Status CheckBatch() const;
   Status WatchGpus();
   Status StartServing();

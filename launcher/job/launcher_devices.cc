@@ -40,12 +40,16 @@ const spec::Role& Launcher::role_here() const {
   return options_.job.roles[static_cast<size_t>(spec::SeatOf(options_.job, options_.replica).role)];
 }
 
+Result<std::string> Launcher::LockFolder() const {
+  const auto given = inherited_.find(contract::kDeviceLedger);
+  return ledger::DeviceLedger::FolderFor(given == inherited_.end() ? "" : given->second);
+}
+
 Status Launcher::ClaimDevices() {
   const std::vector<ledger::Use> uses = ledger::UsesOf(assignment_, devices_.inventory);
   if (uses.empty()) return {};
-  const auto given = inherited_.find(contract::kDeviceLedger);
-  const auto folder = ledger::DeviceLedger::FolderFor(given == inherited_.end() ? "" : given->second);
-  if (folder.status().code() == StatusCode::kNotFound && given == inherited_.end()) {
+  const auto folder = LockFolder();
+  if (folder.status().code() == StatusCode::kNotFound && !inherited_.contains(contract::kDeviceLedger)) {
     assignment_.notices.push_back(folder.status().message() + "; other jobs do not see what this one takes");
     return {};
   }

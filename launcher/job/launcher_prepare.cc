@@ -1,7 +1,7 @@
 #include <chrono>
 #include <utility>
 
-#include "common/contract/environment.h"
+#include "common/contract/exit_codes.h"
 #include "launcher/job/launcher.h"
 
 // The part of a Launcher that comes before its first generation: spec.program.prepare, on each machine once.
@@ -26,8 +26,7 @@ void Launcher::PrepareNext() {
     membership_->ReportReady(static_cast<int>(assignment_.processes.size()));
     return;
   }
-  const auto given = inherited_.find(contract::kDeviceLedger);
-  const auto folder = ledger::DeviceLedger::FolderFor(given == inherited_.end() ? "" : given->second);
+  const auto folder = LockFolder();
   Status status = folder.status();
   if (status.ok()) {
     auto lock = PrepareLock::Open(*folder, preparations_.front());

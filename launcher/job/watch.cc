@@ -89,9 +89,11 @@ void Watch::OnEventLine(int rank, std::string_view line) {
 
 void Watch::OnOutput(int rank, process::OutputStream stream, std::string_view bytes) {
   const auto now = Clock::now();
-  state_.Wrote(rank, now);
   const telemetry::HangRule& rule = options_.hang_rule;
-  if (hang_timer_ == 0 && rule.progress_deadline && !rule.announces_phases) CheckHang();  // its first sign
+  if (rule.progress_deadline && !rule.announces_phases) {
+    state_.Wrote(rank, now);
+    if (hang_timer_ == 0) CheckHang();  // its first sign
+  }
   if (auto step = log_progress_.Read(rank, stream, bytes, now)) Apply(rank, *step);
 }
 
