@@ -149,8 +149,7 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   running_ = static_cast<int>(launches_.size());
   if (gpu_health_) gpu_health_->GenerationStarted();
   const auto now = std::chrono::steady_clock::now();
-  state_->WorldChanged(start.world_size, start.rank_offset, running_,
-                       SpeakerAmong(options_.job, ReplicasOf(start)));
+  state_->WorldChanged(start.world_size, identities_, SpeakerAmong(options_.job, ReplicasOf(start)));
   state_->GenerationStarted(static_cast<int>(start.generation), now);
   SayGeneration(start);
   if (const Status status = supervisor_->Start(launches_, regroup_->chosen()); !status.ok()) {

@@ -269,13 +269,16 @@ bool JobState::EvaluatesForJob(const Rank& rank) const {
   return identity.rank == speaker_ || identity.role == "evaluator";
 }
 
-void JobState::WorldChanged(int world_size, int first_rank, int count, int speaker) {
+void JobState::WorldChanged(int world_size, std::span<const RankIdentity> ranks, int speaker) {
   const std::lock_guard lock(mutex_);
   description_.world_size = world_size;
   speaker_ = speaker;
-  std::erase_if(ranks_, [&](const auto& entry) {
-    return entry.first < first_rank || entry.first >= first_rank + count;
-  });
+  std::map<int, Rank> before = std::exchange(ranks_, {});
+  for (const RankIdentity& identity : ranks) {
+    Rank& rank = ranks_[identity.rank];
+    if (auto known = before.extract(identity.rank)) rank = std::move(known.mapped());
+    rank.snapshot.identity = identity;
+  }
 }
 
 void JobState::Restarting(RestartReason reason, Failure failure, TimePoint now) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -118,7 +119,8 @@ struct JobSnapshot {
 };
 
 // Thread-safe: the launcher's loop writes, the HTTP thread reads. Every `now` is the steady clock's, not
-// decreasing. A rank that was never announced by RankStarted is ignored.
+// decreasing. A rank that neither WorldChanged nor RankStarted
+// announced is ignored.
 //
 // The job's steps, samples and loss are those of its leader, the lowest rank of this launcher that has
 // reported a step in this generation. Counters of the whole job (lockstep_steps_total …) are fed by one rank
@@ -144,8 +146,9 @@ class JobState {
   // What the driver says of a GPU that the job uses.
   void DeviceRead(DeviceSnapshot device);
   // From the next generation on: how many ranks there are over all launchers, those of this one, and the one
-  // whose steps count for the job. Ranks that are no more are forgotten.
-  void WorldChanged(int world_size, int first_rank, int count, int speaker = 0);
+  // whose steps count for the job. Ranks that are no more are forgotten, new ones are there at once, pending:
+  // whoever reads sees all or none of them.
+  void WorldChanged(int world_size, std::span<const RankIdentity> ranks, int speaker = 0);
   // The replicas that the coming generation goes on without.
   void ReplicasLeftOut(std::vector<int> replicas);
 

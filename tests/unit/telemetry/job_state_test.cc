@@ -221,13 +221,25 @@ TEST_F(JobStateTest, ARankThatWaitsForTheNextGenerationIsShownAsRegrouping) {
 TEST_F(JobStateTest, ForgetsTheRanksOfALargerWorld) {
   Launch(4);
   state_.Restarting(RestartReason::kDeviceFailed, {}, At(1));
-  state_.WorldChanged(3, 0, 3);
+  state_.WorldChanged(3, std::vector<RankIdentity>{{.rank = 0}, {.rank = 1}, {.rank = 2}});
   Launch(3, 1, 2);
   const JobSnapshot snapshot = state_.Snapshot(At(2));
   EXPECT_EQ(snapshot.description.world_size, 3);
   ASSERT_EQ(snapshot.ranks.size(), 3u);
   EXPECT_EQ(snapshot.ranks[2].identity.rank, 2);
   EXPECT_EQ(Metric("lockstep_restarts_total", {{"reason", "DeviceFailed"}}), 1);
+}
+
+TEST_F(JobStateTest, AllRanksAreThereBeforeTheFirstIsStarted) {
+  state_.WorldChanged(2, std::vector<RankIdentity>{{.rank = 0}, {.rank = 1, .role = "worker"}});
+  state_.GenerationStarted(0, At(0));
+  state_.RankStarted({.rank = 0}, 1000, At(0));
+  const JobSnapshot snapshot = state_.Snapshot(At(1));
+  ASSERT_EQ(snapshot.ranks.size(), 2u);
+  EXPECT_EQ(snapshot.ranks[0].state, RankState::kRunning);
+  EXPECT_EQ(snapshot.ranks[1].state, RankState::kPending);
+  EXPECT_EQ(snapshot.ranks[1].identity.role, "worker");
+  EXPECT_EQ(snapshot.ranks[1].pid, 0);
 }
 
 TEST_F(JobStateTest, GoingOnWithOtherReplicasIsNoRestart) {
@@ -342,14 +354,14 @@ TEST_F(JobStateTest, MayBeReadWhileItChanges) {
 class RolesStateTest : public JobStateTest {
  protected:
   void SetUp() override {
-    state_.WorldChanged(3, 0, 3, /*speaker=*/1);
+    state_.WorldChanged(3, ranks_, /*speaker=*/1);
     state_.GenerationStarted(0, At(0));
-    const char* roles[] = {"ps", "worker", "evaluator"};
-    for (int rank = 0; rank < 3; ++rank) {
-      state_.RankStarted({.rank = rank, .role = roles[rank], .process = rank, .steps = rank == 1},
-                         1000 + rank, At(0));
-    }
+    for (const RankIdentity& rank : ranks_) state_.RankStarted(rank, 1000 + rank.rank, At(0));
   }
+
+  const std::vector<RankIdentity> ranks_ = {{.rank = 0, .role = "ps", .process = 0, .steps = false},
+                                            {.rank = 1, .role = "worker", .process = 1},
+                                            {.rank = 2, .role = "evaluator", .process = 2, .steps = false}};
 };
 
 TEST_F(RolesStateTest, TheWorkersStepsAreTheJobs) {
@@ -376,7 +388,7 @@ TEST_F(RolesStateTest, WhoTakesNoStepsCannotHang) {
 }
 
 TEST_F(RolesStateTest, ALauncherOfServersIsReadyWhenTheyRun) {
-  state_.WorldChanged(3, 0, 1, /*speaker=*/1);
+  state_.WorldChanged(3, std::span(ranks_).first(1), /*speaker=*/1);
   EXPECT_FALSE(state_.Snapshot(At(1)).ready);
   EXPECT_TRUE(state_.Snapshot(At(6)).ready);
 }
