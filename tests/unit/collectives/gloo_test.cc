@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/unit/collectives/fork_store.h"
 #include "tests/unit/collectives/processes.h"
 #include "tests/unit/collectives/ranks.h"
 #include "trainer/collectives/gloo/gloo_communicator.h"
 #include "trainer/collectives/gloo/local_address.h"
+#include "trainer/collectives/local/shared_segment.h"
 #include "trainer/error.h"
 
 namespace lockstep::trainer::collectives {
@@ -83,6 +88,49 @@ TEST(GlooTest, AKilledPeerIsNoticedAndNamed) {
   }
   EXPECT_LT(Clock::now() - start, milliseconds(1000));
   EXPECT_THAT(what, AllOf(HasSubstr("all-reduce"), HasSubstr("rank 1 lost rank 5")));
+}
+
+// One of two ranks dies while it receives, or sends, what is more than the connection holds. What the other
+// says; empty if the message was through before.
+std::string WhenKilledInTheMiddle(bool survivor_sends) {
+  constexpr size_t kBytes = 64 << 20;
+  const std::vector<std::byte> sent(kBytes, std::byte{1});
+  const SharedSegment received = SharedSegment::Create("received", kBytes);
+  const std::span<std::byte> place(received.data(), kBytes);
+  ForkStore store;
+  const auto transfer = [&](int r) {
+    const auto communicator =
+        ConnectGloo({.rank = r, .size = 2, .store = &store, .reach = "127.0.0.1", .deadline = Soon()});
+    if ((r == 0) == survivor_sends) return communicator->Send(sent, 1 - r, Soon());
+    communicator->Recv(place, 1 - r, Soon());
+  };
+  Processes children(1, 2, transfer);
+  Clock::time_point killed;
+  std::jthread killer([&](const std::stop_token& stop) {
+    const volatile std::byte& first = place[0];
+    while (first == std::byte{} && !stop.stop_requested()) std::this_thread::yield();
+    killed = Clock::now();
+    children.Kill(0);
+  });
+  std::string what;
+  try {
+    transfer(0);
+  } catch (const CollectiveLost& lost) {
+    what = lost.what();
+  }
+  killer.join();
+  EXPECT_LT(Clock::now() - killed, milliseconds(1000));
+  return what;
+}
+
+TEST(GlooTest, APeerKilledInTheMiddleOfAMessageIsNoticed) {
+  for (const bool survivor_sends : {true, false}) {
+    std::string what;
+    for (int attempt = 0; attempt < 20 && what.empty(); ++attempt) {
+      what = WhenKilledInTheMiddle(survivor_sends);
+    }
+    EXPECT_THAT(what, HasSubstr("rank 0 lost rank 1")) << survivor_sends;
+  }
 }
 
 TEST(LocalAddressTest, IsTheOneTowardsThePeer) {

@@ -7,13 +7,17 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "trainer/collectives/gloo/local_address.h"
+#include "trainer/collectives/gloo/lost_peers.h"
 #include "trainer/collectives/gloo/store_adapter.h"
 #include "trainer/collectives/sum.h"
 #include "trainer/error.h"
@@ -62,13 +66,23 @@ class GlooCommunicator final : public Communicator {
       context->setTimeout(Left(options.deadline));
       context->connectFullMesh(store, device);
       context_ = std::move(context);
+      lost_peers_ = std::make_unique<LostPeers>(*context_, kNeverSent);
     } catch (const std::exception& error) {
       throw RendezvousFailed("connecting rank " + std::to_string(Global(options.rank)) + " with the other " +
                              std::to_string(options.size - 1) + " over Gloo: " + error.what());
     }
+    watch_ = std::thread([this] { WatchPeers(); });
   }
 
   ~GlooCommunicator() override {
+    if (watch_.joinable()) {
+      {
+        const std::lock_guard lock(mutex_);
+        ends_ = true;
+      }
+      ending_.notify_one();
+      watch_.join();
+    }
     if (context_ != nullptr) Close();
   }
 
@@ -159,6 +173,9 @@ class GlooCommunicator final : public Communicator {
   // Messages of one collective call; the slots of Gloo that tell them from those of another. Point-to-point
   // calls are counted by pair, since the other ranks do not see them.
   static constexpr uint64_t kPointToPoint = uint64_t{1} << 63;
+  static constexpr uint64_t kNeverSent = std::numeric_limits<uint64_t>::max();
+  // How often it is looked whether a pending call waits for somebody who is lost.
+  static constexpr milliseconds kLook{100};
 
   // Messages under way at once. Gloo keeps pointers to the data until Wait has returned.
   class Exchange {
@@ -186,9 +203,18 @@ class GlooCommunicator final : public Communicator {
     void Wait() {
       for (const auto& [buffer, peer, sends] : messages_) {
         Guarded(peer, [&, &buffer = buffer, &sends = sends] {
-          if (!(sends ? buffer->waitSend(Left(deadline_)) : buffer->waitRecv(Left(deadline_)))) {
-            throw gloo::IoException("aborted");
+          const auto is_through = [&](milliseconds limit) {
+            return sends ? buffer->waitSend(limit) : buffer->waitRecv(limit);
+          };
+          if (is_through(Left(deadline_))) return;
+          if (owner_.IsAborted()) throw gloo::IoException("aborted");
+          // Its peer is lost, but may have had the whole message, or sent it.
+          try {
+            if (is_through(milliseconds(1))) return;
+          } catch (const std::exception&) {
+            // Not in that time.
           }
+          throw gloo::IoException("connection closed by peer");
         });
       }
       const std::lock_guard lock(owner_.mutex_);
@@ -197,8 +223,13 @@ class GlooCommunicator final : public Communicator {
 
     // With the owner's mutex held.
     void AbortWaits() noexcept {
-      for (const auto& message : messages_)
-        message.sends ? message.buffer->abortWaitSend() : message.buffer->abortWaitRecv();
+      for (const auto& message : messages_) AbortWait(message);
+    }
+    void AbortWaitsForLost() noexcept {
+      if (Clock::now() - start_ < kLook) return;
+      for (const auto& message : messages_) {
+        if (owner_.lost_peers_->Has(message.peer)) AbortWait(message);
+      }
     }
 
    private:
@@ -207,6 +238,10 @@ class GlooCommunicator final : public Communicator {
       int peer;
       bool sends;
     };
+
+    static void AbortWait(const Message& message) {
+      message.sends ? message.buffer->abortWaitSend() : message.buffer->abortWaitRecv();
+    }
 
     void Start(int peer, std::byte* data, size_t size, bool sends) {
       if (size == 0) return;
@@ -296,6 +331,18 @@ class GlooCommunicator final : public Communicator {
     SumInOrder(std::span<const T* const>(from), data.data(), data.size());
   }
 
+  bool IsAborted() {
+    const std::lock_guard lock(mutex_);
+    return aborted_;
+  }
+
+  void WatchPeers() {
+    std::unique_lock lock(mutex_);
+    while (!ending_.wait_for(lock, kLook, [&] { return ends_; })) {
+      if (pending_ != nullptr) pending_->AbortWaitsForLost();
+    }
+  }
+
   [[noreturn]] void Die(const char* operation, int peer, std::chrono::nanoseconds limit, const char* why) {
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%.1f s", std::chrono::duration<double>(limit).count());
@@ -322,9 +369,13 @@ class GlooCommunicator final : public Communicator {
   std::vector<std::byte> scratch_;
   std::string dead_;  // why, once it is
 
-  std::mutex mutex_;  // guards the two below and the list of messages of the pending exchange
+  std::mutex mutex_;  // guards the four below and the list of messages of the pending exchange
   bool aborted_ = false;
   Exchange* pending_ = nullptr;
+  std::unique_ptr<LostPeers> lost_peers_;
+  bool ends_ = false;
+  std::condition_variable ending_;
+  std::thread watch_;
 };
 
 }  // namespace
