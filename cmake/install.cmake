@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS lockstep lockstep-trainer RUNTIME)
+install(TARGETS lockstep lockstep-pmix lockstep-trainer RUNTIME)
 if(LOCKSTEP_CUDA)
   install(TARGETS lockstep-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # beside the program, which looks there
 endif()

@@ -13,6 +13,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd)
 pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(libyaml REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(pmix REQUIRED IMPORTED_TARGET pmix)
 pkg_check_modules(cpp_httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 # Debian's GlooConfig.cmake names targets it does not ship; the library itself is enough.
 find_library(GLOO_LIBRARY gloo REQUIRED)

@@ -62,6 +62,9 @@ inline constexpr char kMemoryFraction[] =
 inline constexpr char kCudaPlugin[] =
     "LOCKSTEP_CUDA_PLUGIN";  // path of liblockstep-cuda.so; GPU processes only
 
+// What lockstep-pmix serves (launcher/pmix/job_map.h); no rank has it.
+inline constexpr char kPmixJob[] = "LOCKSTEP_PMIX_JOB";
+
 // Read by the launcher from its own environment, and not passed on.
 inline constexpr char kPodUid[] = "LOCKSTEP_POD_UID";              // of the pod that an agent runs in
 inline constexpr char kNvmlLibrary[] = "LOCKSTEP_NVML_LIBRARY";    // instead of libnvidia-ml.so.1

@@ -25,7 +25,7 @@ void AddDoctor(CLI::App& app, Action& action) {
   command->callback([&action, options, format] {
     action = [options, format] {
       options->environment = InheritedEnvironment();
-      options->trainer = job::FindProgram(job::TrainerProgram(), options->environment);
+      options->trainer = job::FindProgram(job::OwnProgram(job::kTrainer), options->environment);
       const std::vector<doctor::Finding> findings = doctor::Examine(*options);
       std::cout << (*format == "json" ? doctor::FindingsJson(findings) : doctor::FindingsText(findings));
       const bool fault = std::any_of(findings.begin(), findings.end(), [](const auto& finding) {

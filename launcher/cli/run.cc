@@ -103,7 +103,7 @@ int DryRun(const RunArguments& arguments, const spec::TrainingJob& job) {
   placement::GenerationFacts facts;
   facts.self = static_cast<size_t>(seat.index);
   facts.master_address = "127.0.0.1";
-  facts.trainer_program = job::TrainerProgram();
+  facts.trainer_program = job::OwnProgram(job::kTrainer);
   facts.inherited = inherited;
   const placement::DeviceRequest request =
       job::RequestDevices(job, whole ? "" : job.roles[static_cast<size_t>(seat.role)].name, inherited);

@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "launcher/http/server.h"
 #include "launcher/job/gpu_health.h"
+#include "launcher/job/mpi_server.h"
 #include "launcher/job/mps_daemon.h"
 #include "launcher/job/prepare_lock.h"
 #include "launcher/job/regroup.h"
@@ -107,6 +108,10 @@ class Launcher {
   void SayPlacement(const placement::Plan& plan);
   // An MPS daemon for a generation, if one is asked for.
   Status StartMps(placement::GenerationFacts& facts);
+  // A PMIx server for a generation, if its ranks are MPI's or Horovod's.
+  Status StartMpi(placement::GenerationFacts& facts);
+  // All ranks of this launcher have ended: what served them does.
+  void StopServers(bool all_is_well);
   // What the driver said of a rank's GPU; empty: nothing.
   std::string TroubleOf(int local_rank) const;
   // Failures that waited for what the driver says of the ranks' GPUs.
@@ -158,6 +163,7 @@ class Launcher {
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<GpuHealth> gpu_health_;  // with GPUs only
   std::unique_ptr<MpsDaemon> mps_;         // of this generation
+  std::unique_ptr<MpiServer> mpi_;         // likewise
   std::unique_ptr<rendezvous::Membership> membership_;
 
   std::vector<placement::Preparation> preparations_;  // that are still to be done

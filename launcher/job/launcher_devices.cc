@@ -115,6 +115,50 @@ Status Launcher::StartMps(placement::GenerationFacts& facts) {
   return {};
 }
 
+Status Launcher::StartMpi(placement::GenerationFacts& facts) {
+  const auto& program = options_.job.program;
+  const bool horovod = program && program->framework == spec::Framework::kHorovod;
+  if (!horovod && (!program || program->framework != spec::Framework::kMpi)) return {};
+  MpiServer::Options options{
+      .program = OwnProgram(kPmixServer),
+      .self = facts.self,
+      .horovod = horovod,
+      .name_space = options_.job.name + "." + facts.run + "." + std::to_string(facts.generation),
+      .run_folder = folder_->path(),
+      .environment = inherited_,
+      .say = [this](const std::string& line) { SayAlways(line); }};
+  int first_rank = 0;
+  for (size_t i = 0; i < facts.replicas.size(); ++i) {
+    options.machines.push_back(facts.replicas[i].processes);
+    if (i < facts.self) first_rank += facts.replicas[i].processes;
+  }
+  options.environment[contract::kRank] = std::to_string(first_rank);
+  options.environment[contract::kJob] = options_.job.name;
+  options.environment[contract::kGeneration] = std::to_string(facts.generation);
+  options.environment[contract::kRun] = facts.run;
+  options.environment[contract::kStoreAddress] = facts.store_address;
+  options.environment[contract::kTokenFile] = facts.token_file;
+  auto server = MpiServer::Start(*loop_, std::move(options));
+  LOCKSTEP_RETURN_IF_ERROR(server.status());
+  mpi_ = std::move(*server);
+  facts.mpi = mpi_->environments();
+  facts.mpi_folder = mpi_->folder();
+  return {};
+}
+
+void Launcher::StopServers(bool all_is_well) {
+  mps_.reset();
+  // (Horovod's ranks may have met over Gloo.)
+  const bool needs_pmix = options_.job.program && options_.job.program->framework == spec::Framework::kMpi;
+  if (mpi_ && needs_pmix && all_is_well && mpi_->NobodyCame()) {
+    SayAlways(
+        "MPI: no rank has asked the PMIx server who the others are, so each was a world of its own; the "
+        "program "
+        "must be linked with Open MPI 4 or another MPI that uses PMIx (MPICH and Intel MPI do not)");
+  }
+  mpi_.reset();
+}
+
 void Launcher::SayPlacement(const placement::Plan& plan) {
   const bool asked = role_here().devices.log_placement;
   if (asked) {

@@ -90,7 +90,7 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   facts.master_port = start.master_port;
   facts.store_address = start.store_address;
   facts.token_file = token_file_;
-  facts.trainer_program = TrainerProgram();
+  facts.trainer_program = OwnProgram(kTrainer);
   facts.trainer_config = folder_->manifest_file();
   facts.cuda_plugin = devices_.cuda_plugin;
   if (options_.trace_steps > 0) {
@@ -102,6 +102,7 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
   }
   facts.inherited = inherited_;
   if (const Status mps = StartMps(facts); !mps.ok()) return Finish(contract::kExitUsage, mps.message());
+  if (const Status mpi = StartMpi(facts); !mpi.ok()) return Finish(contract::kExitUsage, mpi.message());
   const Result<placement::Plan> plan = placement::MakeEnvironment(job_, parts_, facts);
   if (!plan.ok()) return Finish(contract::kExitUsage, plan.status().message());
   if (!std::exchange(placement_said_, true)) SayPlacement(*plan);
@@ -185,7 +186,7 @@ void Launcher::OnExit(process::ExitReport& report) {
           " at most");
   regroup_->Ended(report.local_rank);
   // Before everything below the launcher is swept away.
-  if (--running_ == 0) mps_.reset();
+  if (--running_ == 0) StopServers(/*all_is_well=*/!failed_ && !stop_reported_ && report.exit_code == 0);
   state_->RankExited(report.rank, report.exit_code, std::chrono::steady_clock::now());
   // One that waited, and is not to go on: from the loop, for the supervisor is not done with it.
   if (starting_) loop_->After({}, [this] { StartProcessesOnceOthersAreGone(); });

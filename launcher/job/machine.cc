@@ -29,15 +29,15 @@ bool IsReadableFile(const fs::path& path) {
 
 }  // namespace
 
-std::string TrainerProgram() {
+std::string OwnProgram(const std::string& name) {
   std::array<char, 4096> self{};
   const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size());
   if (length > 0) {
     const std::string path(self.data(), static_cast<size_t>(length));
-    const std::string beside = path.substr(0, path.rfind('/') + 1) + "lockstep-trainer";
+    const std::string beside = path.substr(0, path.rfind('/') + 1) + name;
     if (::access(beside.c_str(), X_OK) == 0) return beside;
   }
-  return "lockstep-trainer";
+  return name;
 }
 
 std::string FindProgram(const std::string& name, const placement::Environment& environment) {
@@ -79,7 +79,7 @@ placement::DeviceRequest RequestDevices(const spec::TrainingJob& job, const std:
           .inventory =
               placement::Discover(placement::DiscoverOptionsFrom(inherited, placement::NeedsGpus(job, role))),
           .inherited = inherited,
-          .cuda_plugin = FindCudaPlugin(TrainerProgram(), inherited),
+          .cuda_plugin = FindCudaPlugin(OwnProgram(kTrainer), inherited),
           .mps_control = !FindProgram(kMpsControl, inherited).empty()};
 }
 

@@ -11,8 +11,11 @@ namespace lockstep::job {
 // NVIDIA's MPS control daemon; comes with the driver.
 inline constexpr char kMpsControl[] = "nvidia-cuda-mps-control";
 
-// The path of lockstep-trainer: beside this program, else as the PATH has it.
-std::string TrainerProgram();
+// A program that comes with this one, lockstep-trainer say: the path beside this one, else as the PATH has
+// it.
+std::string OwnProgram(const std::string& name);
+inline constexpr char kTrainer[] = "lockstep-trainer";
+inline constexpr char kPmixServer[] = "lockstep-pmix";
 
 // The trainer's GPU backend, liblockstep-cuda.so: where LOCKSTEP_CUDA_PLUGIN of `environment` says, else in
 // the folder of `trainer` or in ../lib from there. Empty: not there.

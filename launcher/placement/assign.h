@@ -120,7 +120,9 @@ struct GenerationFacts {
   std::string cuda_plugin = {};           // path of the trainer's liblockstep-cuda.so; empty: none
   std::string mps_pipe_directory = {};    // of the job's own MPS daemon; empty: none
   std::string mps_log_directory = {};
-  Environment inherited = {};  // of the launcher
+  std::vector<Variables> mpi = {};  // by which each rank of this launcher finds its PMIx server; empty: none
+  std::string mpi_folder = {};      // then: for the memory that its ranks share
+  Environment inherited = {};       // of the launcher
   // per_process_memory_fraction in PYTORCH_ALLOC_CONF is new (late 2025) and refused by older versions, so it
   // is used only where somebody found that the installed one knows it.
   bool pytorch_knows_memory_fraction = false;

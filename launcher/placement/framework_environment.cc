@@ -80,39 +80,39 @@ void AddJax(const ProcessContext& context, EnvironmentBuilder& environment) {
   environment.Set("JAX_LOCAL_DEVICE_IDS", LocalDevices(context));
 }
 
-void AddHorovod(const ProcessContext& context, EnvironmentBuilder& environment,
-                std::vector<std::string>& notices) {
+// The names under which scripts look for their rank (Open MPI's mpirun sets them), and what MPI_Init itself
+// asks for: a PMIx server.
+void AddMpi(const ProcessContext& context, EnvironmentBuilder& environment) {
+  environment.Set("OMPI_COMM_WORLD_RANK", std::to_string(context.rank));
+  environment.Set("OMPI_COMM_WORLD_SIZE", std::to_string(context.world_size));
+  environment.Set("OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(context.process.local_rank));
+  environment.Set("OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(context.local_size));
+  environment.Set("OMPI_COMM_WORLD_NODE_RANK", std::to_string(context.process.local_rank));
+  const auto local_rank = static_cast<size_t>(context.process.local_rank);
+  if (local_rank >= context.facts.mpi.size()) return;
+  // Open MPI 4 asks PMIx only where it knows who started it, and IBM's JSM does it as we do: it gives PMIx
+  // and has bound the ranks to their processors (orte/mca/schizo/jsm). Open MPI 5 goes by PMIx alone.
+  environment.Set("JSM_JSRUN_PORT", "0");
+  // Where Open MPI 4 and 5 keep what ranks of a machine share: a killed one leaves it there.
+  environment.SetDefault("OMPI_MCA_btl_vader_backing_directory", context.facts.mpi_folder);
+  environment.SetDefault("OMPI_MCA_btl_sm_backing_directory", context.facts.mpi_folder);
+  for (const auto& [name, value] : context.facts.mpi[local_rank]) environment.Set(name, value);
+}
+
+// What horovodrun sets (horovod/runner/gloo_run.py, common/gloo/gloo_context.cc). Built with MPI Horovod asks
+// MPI, and otherwise Gloo, unless HOROVOD_CONTROLLER says which; it gets what either needs.
+void AddHorovod(const ProcessContext& context, EnvironmentBuilder& environment) {
+  AddMpi(context, environment);
   environment.Set("HOROVOD_RANK", std::to_string(context.rank));
   environment.Set("HOROVOD_SIZE", std::to_string(context.world_size));
   environment.Set("HOROVOD_LOCAL_RANK", std::to_string(context.process.local_rank));
   environment.Set("HOROVOD_LOCAL_SIZE", std::to_string(context.local_size));
   environment.Set("HOROVOD_CROSS_RANK", std::to_string(context.machine));
   environment.Set("HOROVOD_CROSS_SIZE", std::to_string(context.machines));
+  // Those of one name share memory.
+  environment.Set("HOROVOD_HOSTNAME", "machine-" + std::to_string(context.machine));
   if (!context.job.network.interface.empty()) {
     environment.Set("HOROVOD_GLOO_IFACE", context.job.network.interface);
-  }
-  if (context.world_size > 1) {
-    AddNotice(
-        notices,
-        "Horovod: its processes get their ranks, but they connect through mpirun or through Horovod's own "
-        "rendezvous server, and Lockstep is neither yet");
-  }
-}
-
-// The names under which scripts look for their rank. What MPI_Init itself asks (PMIx) is not served, so it
-// makes each process a world of its own; PMIX_* and PMI_* are left out for that reason: half of them would
-// make it fail.
-void AddMpi(const ProcessContext& context, EnvironmentBuilder& environment,
-            std::vector<std::string>& notices) {
-  environment.Set("OMPI_COMM_WORLD_RANK", std::to_string(context.rank));
-  environment.Set("OMPI_COMM_WORLD_SIZE", std::to_string(context.world_size));
-  environment.Set("OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(context.process.local_rank));
-  environment.Set("OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(context.local_size));
-  environment.Set("OMPI_COMM_WORLD_NODE_RANK", std::to_string(context.process.local_rank));
-  if (context.world_size > 1) {
-    AddNotice(notices,
-              "MPI: its processes get their ranks, but MPI_Init finds no PMIx server: Lockstep does not "
-              "serve one yet");
   }
 }
 
@@ -133,8 +133,7 @@ void AddTpuVariables(const ProcessContext& context, EnvironmentBuilder& environm
   environment.SetDefault("PJRT_DEVICE", "TPU");  // PyTorch/XLA
 }
 
-void AddFrameworkVariables(const ProcessContext& context, EnvironmentBuilder& environment,
-                           std::vector<std::string>& notices) {
+void AddFrameworkVariables(const ProcessContext& context, EnvironmentBuilder& environment) {
   if (context.assignment.shared_gpus) {
     // Before 2.30 NCCL ignores this, and refuses two ranks on one GPU.
     environment.SetDefault("NCCL_MULTI_RANK_GPU_ENABLE", "1");
@@ -151,9 +150,9 @@ void AddFrameworkVariables(const ProcessContext& context, EnvironmentBuilder& en
     case Framework::kJax:
       return AddJax(context, environment);
     case Framework::kHorovod:
-      return AddHorovod(context, environment, notices);
+      return AddHorovod(context, environment);
     case Framework::kMpi:
-      return AddMpi(context, environment, notices);
+      return AddMpi(context, environment);
     case Framework::kNone:
       return;
   }

@@ -29,8 +29,7 @@ struct ProcessContext {
 };
 
 // How the framework's processes find each other: TF_CONFIG, TORCHELASTIC_*, JAX_*, …
-void AddFrameworkVariables(const ProcessContext& context, EnvironmentBuilder& environment,
-                           std::vector<std::string>& notices);
+void AddFrameworkVariables(const ProcessContext& context, EnvironmentBuilder& environment);
 
 // How libtpu finds the machines of its slice. Nothing for a process without TPUs.
 void AddTpuVariables(const ProcessContext& context, EnvironmentBuilder& environment);

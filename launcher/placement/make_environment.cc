@@ -169,7 +169,7 @@ Result<ProcessPlan> PlanProcess(const ProcessContext& context, std::vector<std::
   AddOwn(context, environment);
   AddDevice(context, environment);
   AddTpuVariables(context, environment);
-  AddFrameworkVariables(context, environment, notices);
+  AddFrameworkVariables(context, environment);
   AddMemoryVariables(context, environment, notices);
 
   ProcessPlan plan{.rank = context.rank,

@@ -79,11 +79,11 @@ void CheckTrainer(const TrainingJob& job, const Trainer& trainer, Collector& fou
   }
 }
 
-void CheckProgram(const Program& program, const std::string& path, Collector& found) {
-  found.If(program.framework == Framework::kHorovod || program.framework == Framework::kMpi,
-           path + ".framework",
-           std::string(Name(program.framework)) +
-               "'s environment is not made; TensorFlow's, PyTorch's and JAX's are");
+void CheckProgram(const TrainingJob& job, const Program& program, const std::string& path, Collector& found) {
+  const bool mpi = program.framework == Framework::kMpi || program.framework == Framework::kHorovod;
+  found.If(mpi && job.roles.size() > 1, path + ".framework",
+           "the ranks of " + std::string(Name(program.framework)) +
+               " are those of a job of one role; several are not supported");
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ std::vector<Finding> UnsupportedFields(const TrainingJob& job) {
             job.strategy.type != StrategyType::kParameterServer,
         path + ".name",
         "the trainer has an evaluator beside ParameterServer's workers only; the others evaluate themselves");
-    if (role.program) CheckProgram(*role.program, path + ".program", found);
+    if (role.program) CheckProgram(job, *role.program, path + ".program", found);
     CheckTpus(role, path, found);
     CheckServer(job, role, path, found);
     found.If(RestartsAlone(job) && role.devices.memory.enforce == MemoryEnforcement::kMps,
@@ -107,7 +107,7 @@ std::vector<Finding> UnsupportedFields(const TrainingJob& job) {
   found.If(job.roles.size() > 1 && job.run_policy.min_replicas, "spec.runPolicy.minReplicas",
            "a job of several roles does not go on with fewer replicas");
   if (job.trainer) CheckTrainer(job, *job.trainer, found);
-  if (job.program) CheckProgram(*job.program, "spec.program", found);
+  if (job.program) CheckProgram(job, *job.program, "spec.program", found);
   found.If(job.network.rdma, "spec.network.rdma", "RDMA is not used");
   found.If(job.suspend, "spec.suspend", "a job on one machine is not suspended; stop it instead");
   found.If(job.inject_launcher, "spec.launcher.inject", "nothing is injected on one machine");

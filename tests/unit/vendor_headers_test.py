@@ -12,6 +12,7 @@ RULES = {
     r"<(microhttpd|httplib)\.h": ["launcher/http"],
     r"<(prometheus)/": ["launcher/telemetry"],
     r"<(ncurses)\.h": ["launcher/top"],
+    r"<(pmix)\w*\.h": ["launcher/pmix"],
     r"<(CLI)/": ["launcher/cli", "launcher/main.cc"],
     r"[<\"](oneapi/dnnl|dnnl)": ["trainer/backend/cpu", "tests/bench/compute"],
     r"[<\"](gloo)/": ["trainer/collectives/gloo"],

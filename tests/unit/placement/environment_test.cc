@@ -332,14 +332,33 @@ TEST(FrameworkTest, TellsJaxWhereToMeet) {
   EXPECT_EQ(Value(plan.processes[1].environment, "JAX_LOCAL_DEVICE_IDS"), "0");
 }
 
-TEST(FrameworkTest, SaysWhatHorovodAndMpiDoNotGet) {
-  const Plan horovod = MustPlan(ProgramJob(Framework::kHorovod));
-  EXPECT_EQ(Value(horovod.processes[1].environment, "HOROVOD_RANK"), "1");
-  EXPECT_EQ(Value(horovod.processes[1].environment, "HOROVOD_LOCAL_SIZE"), "2");
-  EXPECT_THAT(horovod.notices, ElementsAre(HasSubstr("Horovod's own rendezvous server")));
-  const Plan mpi = MustPlan(ProgramJob(Framework::kMpi));
-  EXPECT_EQ(Value(mpi.processes[1].environment, "OMPI_COMM_WORLD_RANK"), "1");
-  EXPECT_THAT(mpi.notices, ElementsAre(HasSubstr("no PMIx server")));
+TEST(FrameworkTest, HorovodAndMpiGetRanksAndTheirServer) {
+  GenerationFacts facts = Facts();
+  facts.mpi = {{{"PMIX_RANK", "0"}}, {{"PMIX_RANK", "1"}, {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4711"}}};
+  facts.mpi_folder = "/dev/shm/mine";
+  for (const Framework framework : {Framework::kMpi, Framework::kHorovod}) {
+    const Plan plan = MustPlan(ProgramJob(framework), facts, {{"PMIX_RANK", "7"}, {"OMPI_MCA_btl", "tcp"}});
+    const Variables& environment = plan.processes[1].environment;
+    EXPECT_EQ(Value(environment, "OMPI_COMM_WORLD_RANK"), "1");
+    EXPECT_EQ(Value(environment, "OMPI_COMM_WORLD_LOCAL_SIZE"), "2");
+    EXPECT_EQ(Value(environment, "PMIX_RANK"), "1");
+    EXPECT_EQ(Value(environment, "JSM_JSRUN_PORT"), "0");
+    EXPECT_EQ(Value(environment, "OMPI_MCA_btl_sm_backing_directory"), "/dev/shm/mine");
+    EXPECT_EQ(Value(environment, "HOROVOD_GLOO_RENDEZVOUS_PORT"), "4711");
+    EXPECT_EQ(Value(environment, "HOROVOD_RANK"), framework == Framework::kHorovod ? "1" : "<absent>");
+    EXPECT_THAT(plan.notices, ElementsAre());
+  }
+  const Plan plan = MustPlan(ProgramJob(Framework::kHorovod));
+  for (const auto& [name, value] : Variables{{"HOROVOD_SIZE", "2"},
+                                             {"HOROVOD_LOCAL_RANK", "1"},
+                                             {"HOROVOD_LOCAL_SIZE", "2"},
+                                             {"HOROVOD_CROSS_RANK", "0"},
+                                             {"HOROVOD_CROSS_SIZE", "1"},
+                                             {"HOROVOD_HOSTNAME", "machine-0"},
+                                             {"PMIX_RANK", "<absent>"},
+                                             {"JSM_JSRUN_PORT", "<absent>"}}) {
+    EXPECT_EQ(Value(plan.processes[1].environment, name), value) << name;
+  }
 }
 
 TEST(AssignTest, GivesTheSamePlanForTheSameInput) {

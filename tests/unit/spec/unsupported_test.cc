@@ -46,8 +46,6 @@ TEST(UnsupportedTest, NamesWhatIsReadButNotBuilt) {
            "  strategy: {type: ParameterServer}\n  roles: [{name: worker, devices: {type: GPU}}, {name: "
            "ps, devices: {type: GPU}}]"),
        "spec.roles[1].devices.type"},
-      {WithSpec("  program: {command: [a], framework: Horovod}\n"), "spec.program.framework"},
-      {WithSpec("  program: {command: [a], framework: MPI}\n"), "spec.program.framework"},
       {WithTrainer("  network: {rdma: true}"), "spec.network.rdma"},
       {WithTrainer("  suspend: true"), "spec.suspend"},
       {WithTrainer("  launcher: {inject: true}"), "spec.launcher.inject"},
