@@ -6,15 +6,15 @@ import sys
 import numpy as np
 from mpi4py import MPI
 
-STEPS, BATCH = 60, 64
+STEPS, BATCH, FEATURES = 60, 4096, 256
 
 
 def main(folder):
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
     assert size == 2, f"a world of {size}"
-    classes = np.random.default_rng(1).normal(size=(4, 32))
-    weights, step = np.zeros((32, 4)), 0
+    classes = np.random.default_rng(1).normal(size=(4, FEATURES))
+    weights, step, loss = np.zeros((FEATURES, 4)), 0, 0.0
     checkpoint = os.path.join(folder, "checkpoint.npz")
     if os.path.exists(checkpoint):
         with np.load(checkpoint) as kept:
@@ -24,7 +24,7 @@ def main(folder):
     while step < STEPS:
         numbers = np.random.default_rng(1000 * step + rank)
         labels = numbers.integers(4, size=BATCH)
-        images = classes[labels] + 0.5 * numbers.normal(size=(BATCH, 32))
+        images = classes[labels] + 0.5 * numbers.normal(size=(BATCH, FEATURES))
         scores = np.exp(images @ weights)
         scores /= scores.sum(axis=1, keepdims=True)
         loss = -np.log(scores[np.arange(BATCH), labels]).mean()

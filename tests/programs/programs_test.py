@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """./dev programs [FRAMEWORK…]: real scripts of real frameworks, from PyPI, under the launcher: each trains, loses a rank
-to SIGKILL, and is resumed from its own checkpoint. jax, mpi (mpi4py over Open MPI), tensorflow and torch; all, if none is
-named.
+to SIGKILL, and is resumed from its own checkpoint. jax, mpi (mpi4py over Open MPI 4), openmpi (over 5), tensorflow
+and torch; all, if none is named.
 
 A framework that cannot be installed here is skipped; the environments are kept in ~/.cache/lockstep.
 """
@@ -35,7 +35,8 @@ FRAMEWORKS = {
     "tensorflow": ("TensorFlow", ("tensorflow-cpu", "2.21.0", "tf_keras==2.21.0"), [
         ("tensorflow_multi_worker", TWO, None, 1, (0, 1)),
         ("tensorflow_parameter_server", ROLES, PRINTED, 2, ())]),
-    "mpi": ("MPI", ("mpi4py", "4.1.1", "numpy"), [("mpi_allreduce", TWO, PRINTED, 1, (0, 1))]),
+    "mpi": ("MPI", ("mpi4py", "4.1.2", "numpy"), [("mpi_allreduce", TWO, PRINTED, 1, (0, 1))]),  # Open MPI 4, Debian's
+    "openmpi": ("MPI", ("openmpi", "5.0.11", "mpi4py==4.1.2", "numpy"), [("mpi_allreduce", TWO, PRINTED, 1, (0, 1))]),
     "torch": ("PyTorch", ("torch", "2.15.0", "numpy"), [
         ("torch_ddp", TWO, PRINTED, 1, (0, 1)),
         ("torch_fsdp", TWO, None, 1, (0, 1))]),
