@@ -3,7 +3,7 @@
 
     image.py rootfs OUT --bin build/release/bin [--operator]     a folder: what the image holds
     image.py rootfs OUT --bin build/cuda/bin --cuda              the same with liblockstep-cuda.so, CUDA, cuDNN and NCCL
-    image.py bundle OUT --bin build/release/bin                  a folder to copy into another image: the launcher alone
+    image.py bundle OUT --bin build/release/bin                  what another image may have at /opt/lockstep: the launcher alone
     image.py archive OUT.tar ROOTFS --name NAME [--gzip]         an OCI archive of it: `ctr images import`, `podman load`
 
 The programs are taken as they were compiled on Debian 12, their libraries from the machine that this runs on, as
@@ -26,10 +26,15 @@ import sys
 import tarfile
 
 USER = 65532
-# What a bundle leaves to the image that it is copied into: two of one C library in a process do not go together.
-OF_THE_SYSTEM = ("libc6", "libgcc-s1", "libstdc++6")
-OLDEST_GLIBC = (2, 34)  # that a bundle may ask for: Ubuntu 22.04 has 2.35, NGC's images have that or a later one
 MULTIARCH = "usr/lib/x86_64-linux-gnu"
+LOADER = "ld-linux-x86-64.so.2"
+# Where a bundle lies, in every image: a program names its loader by an absolute path. See docs/adr/0013.
+BUNDLE = "/opt/lockstep"
+# The launcher, and what serves PMIx to the ranks of MPI.
+BUNDLED = ("lockstep", "lockstep-pmix")
+# Empty since glibc 2.34, and wanted by the driver's library, which is older: an older image's own are of another C library
+# than the bundle's, and two of them in a process do not go together.
+ONCE_OF_GLIBC = ("libdl.so.2", "libpthread.so.0", "librt.so.1")
 
 
 def libraries(program: pathlib.Path) -> list:
@@ -76,6 +81,12 @@ def add_wheel(out: pathlib.Path, information: pathlib.Path) -> None:
     shutil.copyfile(next(information.glob("licenses/*")), documents / "copyright")
 
 
+def add_copyright(documents: pathlib.Path, package: str) -> None:
+    """The licence of a Debian package, into a folder of its own."""
+    (documents / package).mkdir(parents=True)
+    shutil.copyfile(f"/usr/share/doc/{package}/copyright", documents / package / "copyright")
+
+
 def opened_by_plugin(binaries: pathlib.Path) -> set:
     """The libraries that liblockstep-cuda.so opens when a model has convolutions: cuDNN's, and what these load of others.
     (Some of them load the driver, which comes from the node.)"""
@@ -86,7 +97,10 @@ def opened_by_plugin(binaries: pathlib.Path) -> set:
 
 def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list, cuda: bool = False) -> None:
     """Fills `out`, which must not exist, with `programs` of the folder `binaries` and what they need; with `cuda` also
-    with liblockstep-cuda.so. The driver's own libraries come from the node, by NVIDIA's container toolkit."""
+    with liblockstep-cuda.so. The driver's own libraries come from the node, by NVIDIA's container toolkit.
+
+    The launcher is a bundle, so that it can be put into other images from here (`lockstep inject`).
+    """
     for folder in ("usr/bin", MULTIARCH, "usr/lib64", "etc", "tmp", "var/lib/dpkg/status.d", "home/lockstep"):
         (out / folder).mkdir(parents=True)
     (out / "tmp").chmod(0o1777)
@@ -100,8 +114,12 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list, cuda:
     (out / "etc/group").write_text(f"root:x:0:\nlockstep:x:{USER}:\n")
     (out / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
 
+    owners = make_bundle(out / BUNDLE[1:], binaries)
+    (out / "usr/bin/lockstep").symlink_to("../.." + BUNDLE + "/bin/lockstep")
     needed = set()
     for name in programs:
+        if name in BUNDLED:
+            continue
         subprocess.run(["strip", "--strip-unneeded", "-o", str(out / "usr/bin" / name), str(binaries / name)], check=True)
         (out / "usr/bin" / name).chmod(0o755)
         needed.update(libraries(binaries / name))
@@ -117,44 +135,45 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list, cuda:
         needed |= of_plugin
         for wheel in sorted(set(wheels.values())):
             add_wheel(out, wheel)
-    owners = packages_of(needed - set(wheels))
+    owners |= packages_of(needed - set(wheels))
     for library in sorted(needed):
-        target = out / ("usr/lib64" if "ld-linux" in library.name else MULTIARCH) / library.name
+        target = out / ("usr/lib64" if library.name == LOADER else MULTIARCH) / library.name
         shutil.copyfile(library.resolve(), target)
         target.chmod(0o755)
     for package in sorted(set(owners.values())):
         name = package.split(":")[0]
         (out / "var/lib/dpkg/status.d" / name).write_bytes(
             subprocess.run(["dpkg-query", "-s", package], check=True, capture_output=True).stdout)
-        documents = out / "usr/share/doc" / name
-        documents.mkdir(parents=True)
-        shutil.copyfile(f"/usr/share/doc/{name}/copyright", documents / "copyright")
+        add_copyright(out / "usr/share/doc", name)
 
 
-def make_bundle(out: pathlib.Path, binaries: pathlib.Path) -> None:
-    """Fills `out`, which must not exist, with bin/lockstep and lib/: it works in any place, on any system with OLDEST_GLIBC.
+def make_bundle(out: pathlib.Path, binaries: pathlib.Path) -> dict:
+    """Fills `out`, which must not exist, with what goes to BUNDLE: BUNDLED in bin/, in lib/ all that they load, the C
+    library and its loader among them, and their licences. Returns the Debian package of each of these libraries.
 
-    The libraries are found by what is written in the files and not by an environment variable, which the user's program
-    would inherit.
+    They are found by what is written in the program and not by an environment variable, which the user's program would
+    inherit.
     """
     (out / "bin").mkdir(parents=True)
     (out / "lib").mkdir()
-    program = out / "bin/lockstep"
-    subprocess.run(["strip", "--strip-unneeded", "-o", str(program), str(binaries / "lockstep")], check=True)
-    program.chmod(0o755)
-    files = {program: "$ORIGIN/../lib"}
-    for library, package in packages_of(set(libraries(binaries / "lockstep"))).items():
-        if package.split(":")[0] not in OF_THE_SYSTEM:
-            target = out / "lib" / library.name
-            shutil.copyfile(library.resolve(), target)
-            files[target] = "$ORIGIN"
-    for file, path in files.items():
-        # RPATH and not RUNPATH, which holds for a library's own needs only.
-        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", path, str(file)], check=True)
-        symbols = subprocess.run(["objdump", "-T", str(file)], check=True, capture_output=True, text=True).stdout
-        newest = max(((int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols)), default=(0, 0))
-        if newest > OLDEST_GLIBC:
-            raise SystemExit(f"image.py: {file.name} needs glibc {newest[0]}.{newest[1]}")
+    loaded = {library for name in BUNDLED for library in libraries(binaries / name)}
+    libc = next(library for library in loaded if library.name == "libc.so.6")
+    owners = packages_of({*loaded, *(libc.parent / name for name in ONCE_OF_GLIBC)})
+    for library in owners:
+        shutil.copyfile(library.resolve(), out / "lib" / library.name)
+        (out / "lib" / library.name).chmod(0o755)
+    # RPATH and not RUNPATH, which holds for a program's own needs only and comes after LD_LIBRARY_PATH. (In two steps:
+    # patchelf 0.14 mixes them up.)
+    for name in BUNDLED:
+        program = out / "bin" / name
+        subprocess.run(["strip", "--strip-unneeded", "-o", str(program), str(binaries / name)], check=True)
+        program.chmod(0o755)
+        for changes in ([word for empty in ONCE_OF_GLIBC for word in ("--add-needed", empty)],
+                        ["--set-interpreter", f"{BUNDLE}/lib/{LOADER}", "--force-rpath", "--set-rpath", f"{BUNDLE}/lib"]):
+            subprocess.run(["patchelf", *changes, str(program)], check=True)
+    for package in sorted({package.split(":")[0] for package in owners.values()}):
+        add_copyright(out / "share/doc", package)
+    return owners
 
 
 def layer(rootfs: pathlib.Path) -> bytes:

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   cli::AddDoctor(app, action);
   cli::AddOperator(app, action);
   cli::AddAgent(app, action);
+  cli::AddInject(app, action);
   cli::AddStatus(app, action);
   cli::AddLogs(app, action);
   cli::AddTop(app, action);

@@ -18,6 +18,7 @@ namespace lockstep::cli {
 using Action = std::function<int()>;
 
 void AddAgent(CLI::App& app, Action& action);
+void AddInject(CLI::App& app, Action& action);
 void AddOperator(CLI::App& app, Action& action);
 void AddRun(CLI::App& app, Action& action);
 void AddValidate(CLI::App& app, Action& action);

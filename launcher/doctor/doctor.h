@@ -43,5 +43,11 @@ std::string FindingsJson(const std::vector<Finding>& findings);
 std::vector<Finding> ExamineMachine(const std::filesystem::path& root);
 std::vector<Finding> ExamineNetwork(const Options& options);
 std::vector<Finding> ExamineGpus(const Options& options);
+// Of NVIDIA's driver of that version, for the image that `environment` is of.
+Finding ExamineDriver(const std::string& version, const std::map<std::string, std::string>& environment);
+
+// What a framework ends by later, and does not say: /dev/shm, locked memory, and the driver where there is
+// one of `driver_version`. Of Options only root and environment are used. Quick.
+std::vector<Finding> ExamineForFrameworks(const Options& options, const std::string& driver_version);
 
 }  // namespace lockstep::doctor

@@ -1,5 +1,9 @@
 #include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/contract/environment.h"
 #include "launcher/doctor/doctor.h"
@@ -11,7 +15,18 @@ namespace lockstep::doctor {
 
 namespace {
 
+// In NGC's images: the driver that came with their CUDA.
+constexpr char kDriverOfImage[] = "CUDA_DRIVER_VERSION";
+
 constexpr std::chrono::seconds kDriverPatience{60};  // a driver without persistence wakes up slowly
+
+// "535.104.05" → {535, 104, 5}
+std::vector<int> Numbers(const std::string& version) {
+  std::vector<int> numbers;
+  std::istringstream text(version);
+  for (std::string part; std::getline(text, part, '.');) numbers.push_back(std::atoi(part.c_str()));
+  return numbers;
+}
 
 // Of a GPU or of a slice: a product of two small matrices, by the trainer, in a process of its own.
 Finding Compute(const std::string& about, const std::string& what, const std::string& uuid,
@@ -34,13 +49,25 @@ Finding Compute(const std::string& about, const std::string& what, const std::st
 
 }  // namespace
 
+Finding ExamineDriver(const std::string& version, const std::map<std::string, std::string>& environment) {
+  const std::string what = "NVIDIA " + version;
+  const auto image = environment.find(kDriverOfImage);
+  if (image == environment.end() || Numbers(version) >= Numbers(image->second)) {
+    return {Level::kFine, "driver", what};
+  }
+  return {Level::kWarning, "driver",
+          what + ", older than " + image->second + ", which came with this image's CUDA",
+          "take a newer driver or an older image; on GPUs of data centres the image's entrypoint finds its "
+          "libraries for older drivers: start the program by it, /opt/nvidia/nvidia_entrypoint.sh PROGRAM"};
+}
+
 std::vector<Finding> ExamineGpus(const Options& options) {
   auto discover = placement::DiscoverOptionsFrom(options.environment, /*gpus=*/true);
   discover.root = options.root;
   const placement::Inventory inventory = placement::Discover(discover);
   std::vector<Finding> findings;
   if (!inventory.driver_version.empty()) {
-    findings.push_back({Level::kFine, "driver", "NVIDIA " + inventory.driver_version});
+    findings.push_back(ExamineDriver(inventory.driver_version, options.environment));
   }
   for (const std::string& note : inventory.notes) {
     findings.push_back(

@@ -124,4 +124,10 @@ std::vector<Finding> ExamineMachine(const std::filesystem::path& root) {
           Clock()};
 }
 
+std::vector<Finding> ExamineForFrameworks(const Options& options, const std::string& driver_version) {
+  std::vector<Finding> findings = {SharedMemory(options.root), LockedMemory(options.root)};
+  if (!driver_version.empty()) findings.push_back(ExamineDriver(driver_version, options.environment));
+  return findings;
+}
+
 }  // namespace lockstep::doctor

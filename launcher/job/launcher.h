@@ -58,6 +58,7 @@ class Launcher {
 
  private:
   Status Assign();
+  void NoteWhatFrameworksNeed();
   // This machine's part of the job.
   Result<std::vector<placement::DeviceAssignment>> AssignHere() const;
   Status ClaimDevices();

@@ -5,12 +5,14 @@
 #include "common/contract/environment.h"
 #include "common/contract/exit_codes.h"
 #include "common/inherited_environment.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/job/launcher.h"
 #include "launcher/job/machine.h"
 #include "launcher/job/translate.h"
 #include "launcher/placement/discover.h"
 #include "launcher/placement/render.h"
 #include "launcher/spec/json.h"
+#include "launcher/spec/roles.h"
 #include "launcher/spec/validate.h"
 
 // The part of a Launcher that has to do with the machine's devices.
@@ -25,7 +27,18 @@ Status Launcher::Assign() {
   parts_ = std::move(*parts);
   assignment_ = placement::Gathered(parts_);
   job_ = placement::Resolved(options_.job, assignment_);
+  NoteWhatFrameworksNeed();
   return CheckBatch();
+}
+
+void Launcher::NoteWhatFrameworksNeed() {
+  const spec::Program* program = spec::ProgramOf(options_.job, role_here());
+  if (program == nullptr || program->framework == spec::Framework::kNone) return;
+  for (const doctor::Finding& finding :
+       doctor::ExamineForFrameworks({.environment = inherited_}, devices_.inventory.driver_version)) {
+    if (finding.level == doctor::Level::kFine) continue;
+    assignment_.notices.push_back(finding.about + ": " + finding.what + "; " + finding.fix);
+  }
 }
 
 Result<std::vector<placement::DeviceAssignment>> Launcher::AssignHere() const {

@@ -78,6 +78,8 @@ Status MpiServer::Spawn() {
                                                         .machines = options_.machines,
                                                         .self = options_.self,
                                                         .horovod = options_.horovod});
+  // Without it OpenPMIx looks the user up, and does not live where there is none of that number.
+  environment.try_emplace("HOME", "/tmp");
   // Otherwise it asks a munge daemon who its clients are; the kernel knows.
   environment.try_emplace("PMIX_MCA_psec", "native");
   process::Launch launch{.name = "lockstep-pmix", .command = {options_.program}};
@@ -105,9 +107,14 @@ Status MpiServer::AwaitEnvironments() {
     (void)ReadSome(pipes_.err.get(), said);
     return FailedPrecondition("MPI: " + options_.program + " " + why + (said.empty() ? "" : ": " + said));
   };
+  if (end == std::string::npos && open) {
+    return failure("does not serve within " + std::to_string(kServeLimit.count()) + " s");
+  }
   if (end == std::string::npos) {
-    return failure(open ? "does not serve within " + std::to_string(kServeLimit.count()) + " s"
-                        : "has ended");
+    pollfd gone{.fd = process_.pidfd(), .events = POLLIN, .revents = 0};
+    ::poll(&gone, 1, 1000);
+    const auto status = process_.TryWait();
+    return failure("has ended" + (status ? " with exit code " + std::to_string(status->exit_code) : ""));
   }
   const auto answer = nlohmann::json::parse(out_.substr(0, end), nullptr, /*allow_exceptions=*/false);
   out_.erase(0, end + 1);

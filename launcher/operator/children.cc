@@ -6,6 +6,7 @@
 
 #include "common/contract/digest.h"
 #include "launcher/operator/gang.h"
+#include "launcher/operator/inject.h"
 #include "launcher/operator/json_fields.h"
 #include "launcher/operator/names.h"
 #include "launcher/operator/pod_template.h"
@@ -207,6 +208,7 @@ Json PodTemplate(const ObservedJob& job, const spec::TrainingJob& manifest, cons
                 {"volumes", Volumes(job, manifest)}}}};
   if (spec::ReplicasOf(manifest) > 1) pod["spec"]["subdomain"] = ServiceName(job.name, action.role);
   ChooseScheduler(manifest, pod);
+  InjectLauncher(manifest, options, pod);
   if (!role.pod_template_json.empty()) {
     const Json overlay = Json::parse(role.pod_template_json, nullptr, /*allow_exceptions=*/false);
     conflicts = CheckTemplate(overlay);
@@ -287,6 +289,7 @@ std::string AgentManifest(const ObservedJob& job, const spec::TrainingJob& manif
   given.annotations = {{kJobUidLabel, job.uid}, {kAttemptLabel, std::to_string(attempt)}};
   // What is the operator's to do.
   given.suspend = false;
+  given.inject_launcher = false;
   given.run_policy.max_restarts = std::max(0, manifest.run_policy.max_restarts - restarts);
   given.run_policy.active_deadline.reset();
   given.run_policy.ttl_after_finished.reset();

@@ -7,7 +7,7 @@
 // several replicas, a headless Service a role and a Secret. It makes no pods itself.
 //
 //   observe.h   objects of the API → plain values, only what is used   planner.h   values → what to do: pure
-//   children.h  the objects that it makes, pod_template.h their pods, gang.h their group
+//   children.h  the objects that it makes, pod_template.h and inject.h their pods, gang.h their group
 //   executor.h  does it, one write each
 //   controller.h  which job when: watches, the queue, the lease
 //
@@ -37,7 +37,8 @@ inline constexpr char kPodsAnnotation[] = "lockstep.dev/pods";
 inline constexpr char kManifestAnnotation[] = "lockstep.dev/manifest";
 
 inline constexpr char kContainer[] = "lockstep";  // the one that the agent runs in
-inline constexpr int kHttpPort = 8080;            // unless spec.http.port says otherwise
+inline constexpr char kInjectContainer[] = "lockstep-inject";
+inline constexpr int kHttpPort = 8080;  // unless spec.http.port says otherwise
 inline constexpr int kRendezvousPort = 29400;
 
 // GKE's, of nodes with TPUs, and the resource that they offer.
@@ -51,6 +52,9 @@ inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kTokenFolder[] = "/etc/lockstep/token";
 inline constexpr char kTokenKey[] = "token";
 inline constexpr char kRunFolder[] = "/var/run/lockstep";
+// The launcher with all that it loads, in its own images and where it is injected (BUNDLE in
+// containers/image.py).
+inline constexpr char kLauncherFolder[] = "/opt/lockstep";
 
 // "mnist-worker-0": with an index after it still at most 63 characters, for names of at most 40.
 std::string ChildJobName(std::string_view job, std::string_view role, int attempt);

@@ -51,6 +51,22 @@ void ReadContainer(const Json& container, ChildPod& pod) {
   pod.exit_message = Text(terminated, "message");
 }
 
+// Of a pod whose agent has not begun: its init containers are what keeps it from that.
+void ReadInitContainer(const Json& container, ChildPod& pod) {
+  const Json& waiting = Child(Child(container, "state"), "waiting");
+  if (const std::string reason = Text(waiting, "reason"); !reason.empty() && reason != "PodInitializing") {
+    pod.waiting = reason;
+    pod.waiting_message = Cut(Text(waiting, "message"));
+  }
+  const Json& terminated = Child(Child(container, "state"), "terminated");
+  if (Integer(terminated, "exitCode") == 0) return;
+  pod.exit_code = static_cast<int>(Integer(terminated, "exitCode"));
+  pod.exit_reason = Text(terminated, "reason");
+  std::string message = Text(terminated, "message");
+  message.erase(message.find_last_not_of('\n') + 1);
+  pod.exit_message = Cut(Text(container, "name") + ": " + message);
+}
+
 }  // namespace
 
 std::string OwnerUid(const Json& object, std::string_view kind) {
@@ -122,6 +138,9 @@ ChildPod ReadChildPod(const Json& object) {
     if (type == "DisruptionTarget" && holds) pod.disrupted = true;
   }
   for (const Json& container : Items(status, "containerStatuses")) ReadContainer(container, pod);
+  if (pod.waiting == "PodInitializing") {
+    for (const Json& container : Items(status, "initContainerStatuses")) ReadInitContainer(container, pod);
+  }
   return pod;
 }
 

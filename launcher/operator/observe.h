@@ -68,10 +68,11 @@ struct ChildPod {
   std::string address;            // IP; empty: none yet
   std::string waiting;            // why the container does not start ("ImagePullBackOff"); empty: it does
   std::string waiting_message;
-  std::optional<int> exit_code;  // of the container
   std::optional<Time> ended_at;  // of the container
-  std::string exit_reason;       // "OOMKilled", "Error"
-  std::string exit_message;      // what the agent left behind, see ReadVerdict
+  // Of the container, or of an init container that failed before it could start.
+  std::optional<int> exit_code;
+  std::string exit_reason;   // "OOMKilled", "Error"
+  std::string exit_message;  // what the agent left behind, see ReadVerdict
 
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }
   bool operator==(const ChildPod&) const = default;

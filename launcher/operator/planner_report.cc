@@ -2,6 +2,7 @@
 #include <set>
 #include <utility>
 
+#include "common/cut_text.h"
 #include "launcher/operator/planner_state.h"
 
 namespace lockstep::op {
@@ -43,6 +44,7 @@ void Planner::TakeFailure(const ChildPod& pod) {
   } else {
     failure.message = "the pod " + pod.name + " failed";
     if (!pod.exit_reason.empty()) failure.message += ": " + pod.exit_reason;
+    if (!pod.exit_message.empty()) failure.message += ": " + CutText(pod.exit_message, 1024);
   }
   if (job().roles.size() > 1) {
     const auto seat = spec::SeatOf(job(), failure.replica);

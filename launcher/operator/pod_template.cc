@@ -114,7 +114,7 @@ void CheckContainer(const Json& container, const std::string& path, Conflicts& c
   }
   for (const Json& mount : Items(container, "volumeMounts")) {
     const std::string where = Text(mount, "mountPath");
-    for (const char* ours : {kManifestFolder, kTokenFolder, kRunFolder}) {
+    for (const char* ours : {kManifestFolder, kTokenFolder, kRunFolder, kLauncherFolder}) {
       if (where == ours) conflicts.push_back(path + ".volumeMounts: " + where + " is the operator's");
     }
   }
@@ -149,6 +149,11 @@ Conflicts CheckTemplate(const Json& overlay) {
   for (const Json& volume : Items(spec, "volumes")) {
     const std::string name = Text(volume, "name");
     if (name.starts_with("lockstep-")) conflicts.push_back("spec.volumes: " + name + " is the operator's");
+  }
+  for (const Json& container : Items(spec, "initContainers")) {
+    if (Text(container, "name") == kInjectContainer) {
+      conflicts.push_back(std::string("spec.initContainers: ") + kInjectContainer + " is the operator's");
+    }
   }
   const Json& containers = Items(spec, "containers");
   for (size_t i = 0; i < containers.size(); ++i) {

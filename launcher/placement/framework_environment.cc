@@ -93,6 +93,8 @@ void AddMpi(const ProcessContext& context, EnvironmentBuilder& environment) {
   // Open MPI 4 asks PMIx only where it knows who started it, and IBM's JSM does it as we do: it gives PMIx
   // and has bound the ranks to their processors (orte/mca/schizo/jsm). Open MPI 5 goes by PMIx alone.
   environment.Set("JSM_JSRUN_PORT", "0");
+  // OpenPMIx looks for a user's folder, and does not live where there is neither this nor the user.
+  environment.SetDefault("HOME", "/tmp");
   // Where Open MPI 4 and 5 keep what ranks of a machine share: a killed one leaves it there.
   environment.SetDefault("OMPI_MCA_btl_vader_backing_directory", context.facts.mpi_folder);
   environment.SetDefault("OMPI_MCA_btl_sm_backing_directory", context.facts.mpi_folder);

@@ -279,8 +279,7 @@ void Describe(V& field, RunPolicy& policy) {
 template <class V>
 void Describe(V& field, Launcher& launcher) {
   field("inject", *launcher.inject,
-        {.doc = "Whether an init container puts the launcher into the user's image.",
-         .local = "Refused: there is no image."});
+        {.doc = "Whether an init container puts the launcher into the user's image.", .local = "No effect."});
 }
 
 template <class V>

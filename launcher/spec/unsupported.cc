@@ -110,7 +110,6 @@ std::vector<Finding> UnsupportedFields(const TrainingJob& job) {
   if (job.program) CheckProgram(job, *job.program, "spec.program", found);
   found.If(job.network.rdma, "spec.network.rdma", "RDMA is not used");
   found.If(job.suspend, "spec.suspend", "a job on one machine is not suspended; stop it instead");
-  found.If(job.inject_launcher, "spec.launcher.inject", "nothing is injected on one machine");
   return found.Take();
 }
 

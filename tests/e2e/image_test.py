@@ -1,7 +1,6 @@
 """The images hold what the programs need and nothing else."""
 
 import pathlib
-import subprocess
 import tempfile
 import unittest
 
@@ -45,15 +44,10 @@ class ImageTest(unittest.TestCase):
             image.make_archive(archives[-1], self.operator, "lockstep.dev/x:1", ["/usr/bin/lockstep"])
         self.assertEqual(archives[0].read_bytes(), archives[1].read_bytes())
 
-    def test_the_launcher_for_other_images_brings_its_libraries_wherever_it_lies(self):
-        made, moved = self.folder / "made", self.folder / "moved"
-        image.make_bundle(made, fixture.bin_folder())
-        made.rename(moved)
-        program = moved / "bin/lockstep"
-        version = subprocess.run([str(program), "version"], env={}, text=True, capture_output=True, check=False)
-        self.assertRegex(version.stdout, r"^lockstep [0-9.]+\n$", version.stderr)
-        brought = [path.resolve() for path in image.libraries(program) if moved in path.resolve().parents]
-        self.assertEqual(sorted(brought), sorted((moved / "lib").iterdir()))
+    def test_its_launcher_is_one_that_other_images_can_have(self):
+        for rootfs in (self.whole, self.operator):
+            self.assertEqual(str((rootfs / "usr/bin/lockstep").readlink()), "../.." + image.BUNDLE + "/bin/lockstep")
+            self.assertTrue((rootfs / image.BUNDLE[1:] / "lib" / image.LOADER).is_file())
 
 
 if __name__ == "__main__":

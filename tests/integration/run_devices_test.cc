@@ -61,6 +61,20 @@ TEST_F(RunDevicesTest, GivesEachRankAGpuOfItsOwn) {
   }
 }
 
+TEST_F(RunDevicesTest, SaysAtTheStartThatTheImageWantsANewerDriver) {
+  nlohmann::json spec = OnGpus(ShellSpec(1, "true"));
+  for (const bool framework : {false, true}) {
+    if (framework) spec["program"]["framework"] = "PyTorch";
+    JobRun::Options options = On("one_t4");
+    options.environment.emplace_back("CUDA_DRIVER_VERSION", "9999.1");
+    JobRun run(spec, options);
+    ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+    const bool said = run.launcher().err().find("older than 9999.1, which came with this image's CUDA") !=
+                      std::string::npos;
+    EXPECT_EQ(said, framework) << run.launcher().err();
+  }
+}
+
 // The guides' two programs, on 0,1 and on 3,2.
 TEST_F(RunDevicesTest, KeepsToTheOrderOfAnInheritedPool) {
   const nlohmann::json spec = OnGpus(ShellSpec(1, "echo on $CUDA_VISIBLE_DEVICES"));

@@ -90,6 +90,26 @@ TEST_F(GpuDoctorTest, TriesEachGpuByItself) {
   EXPECT_THAT(fails.what, HasSubstr("does not compute: no kernel image"));
 }
 
+TEST(DoctorTest, SaysThatTheImageWantsANewerDriver) {
+  const auto level = [](const std::string& driver, const std::string& image) {
+    return ExamineDriver(driver, {{"CUDA_DRIVER_VERSION", image}}).level;
+  };
+  EXPECT_EQ(level("550.54.15", "550.54.14"), Level::kFine);
+  EXPECT_EQ(level("550.54", "550.54"), Level::kFine);
+  EXPECT_EQ(level("1000.1", "560.35.03"), Level::kFine);
+  EXPECT_EQ(level("535.104.05", "550.54.14"), Level::kWarning);
+  EXPECT_EQ(ExamineDriver("470.1", {}).level, Level::kFine) << "an image that does not say";
+}
+
+TEST(DoctorTest, ExaminesForFrameworksWhatIsThere) {
+  const testing::TemporaryFolder root;
+  const auto without = ExamineForFrameworks({.root = root.path()}, "");
+  EXPECT_EQ(About(without, "/dev/shm").level, Level::kFault);
+  EXPECT_THAT(FindingsText(without), Not(HasSubstr("driver")));
+  const auto with = ExamineForFrameworks({.environment = {{"CUDA_DRIVER_VERSION", "999"}}}, "550.1");
+  EXPECT_THAT(About(with, "driver").what, HasSubstr("older than 999"));
+}
+
 TEST_F(GpuDoctorTest, TellsALostGpuFromThoseThatCompute) {
   const std::string text = FindingsText(On("lost_gpu", "exit 0"));
   EXPECT_THAT(text, HasSubstr("computes"));

@@ -31,6 +31,25 @@ TEST(ObserveTest, ReadsAPodThatFailed) {
   EXPECT_FALSE(pod.delete_by);
 }
 
+TEST(ObserveTest, ReadsWhyAnInitContainerKeepsTheAgentFromStarting) {
+  const auto pod = [](const std::string& state) {
+    return ReadChildPod(Json::parse(
+        R"({"status": {"containerStatuses": [{"name": "lockstep", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            "initContainerStatuses": [{"name": "lockstep-inject", "state": {)" +
+        state + "}}]}}"));
+  };
+  const ChildPod pulls = pod(R"("waiting": {"reason": "ImagePullBackOff", "message": "no such image"})");
+  EXPECT_EQ(pulls.waiting, "ImagePullBackOff");
+  EXPECT_EQ(pulls.waiting_message, "no such image");
+  const ChildPod failed =
+      pod(R"("terminated": {"exitCode": 1, "reason": "Error", "message": "lockstep: no space\n"})");
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_EQ(failed.exit_message, "lockstep-inject: lockstep: no space");
+  const ChildPod done = pod(R"("terminated": {"exitCode": 0, "reason": "Completed"})");
+  EXPECT_EQ(done.exit_code, std::nullopt);
+  EXPECT_EQ(done.waiting, "PodInitializing");
+}
+
 TEST(ObserveTest, TakesWhatItDoesNotKnowAsNotThere) {
   for (const char* text : {"null", "[]", "5", R"({"metadata":5,"status":[],"spec":"x"})",
                            R"({"metadata":{"labels":{"lockstep.dev/attempt":"-7","lockstep.dev/role":8}},

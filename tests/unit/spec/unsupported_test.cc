@@ -48,7 +48,6 @@ TEST(UnsupportedTest, NamesWhatIsReadButNotBuilt) {
        "spec.roles[1].devices.type"},
       {WithTrainer("  network: {rdma: true}"), "spec.network.rdma"},
       {WithTrainer("  suspend: true"), "spec.suspend"},
-      {WithTrainer("  launcher: {inject: true}"), "spec.launcher.inject"},
       {WithTrainer("  roles: [{name: worker}, {name: evaluator}]"), "spec.roles[1].name"}};
   for (const auto& [manifest, path] : cases) EXPECT_THAT(Paths(manifest), ElementsAre(path)) << manifest;
 }
@@ -60,6 +59,7 @@ TEST(UnsupportedTest, IsSilentAboutWhatWorks) {
   EXPECT_THAT(
       Paths(WithTrainer("  strategy: {crossDeviceOps: SharedMemory}\n  devices: {softPlacement: true}")),
       IsEmpty());
+  EXPECT_THAT(Paths(WithTrainer("  launcher: {inject: true}")), IsEmpty());
   EXPECT_THAT(Paths(WithTrainer("  processesPerReplica: 2\n  strategy: {type: Pipeline}")), IsEmpty());
   EXPECT_THAT(Paths(WithTrainer("  devices: {type: GPU}\n  strategy: {type: Pipeline}")), IsEmpty());
   for (const char* framework : {"None", "TensorFlow", "PyTorch", "JAX"}) {
