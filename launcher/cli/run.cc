@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -148,6 +150,7 @@ int RunCommand(const RunArguments& arguments) {
   if (arguments.dry_run) return DryRun(its, job);
   job::RunOptions options = its.options;
   options.job = std::move(job);
+  if (arguments.manifest != "-") options.input = STDIN_FILENO;  // else it was read
   return process::RunGuarded([&options] { return job::Run(options).exit_code; });
 }
 

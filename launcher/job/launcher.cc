@@ -29,6 +29,7 @@ constexpr char kSource[] = "lockstep";  // of its own lines
 Launcher::Launcher(RunOptions options)
     : options_(std::move(options)),
       rules_(RestartRulesOf(options_.job.run_policy)),
+      input_(options_.input),
       restarts_alone_(spec::RestartsAlone(options_.job)) {}
 
 Launcher::~Launcher() {

@@ -18,6 +18,7 @@
 #include "launcher/job/regroup.h"
 #include "launcher/job/run_folder.h"
 #include "launcher/job/runner.h"
+#include "launcher/job/standard_input.h"
 #include "launcher/job/watch.h"
 #include "launcher/ledger/device_ledger.h"
 #include "launcher/placement/assign.h"
@@ -77,6 +78,8 @@ class Launcher {
   void StartGeneration(const rendezvous::GenerationStart& start);
   // The second half of it: once those that waited, and do not go on, have ended.
   void StartProcessesOnceOthersAreGone();
+  // Of a program's rank 0.
+  void GiveInput(process::Launch& launch);
   void StopGeneration(const rendezvous::GenerationStop& stop);
   void OnExit(process::ExitReport& report);
   void OnAllStopped(const std::vector<process::ExitReport>& reports);
@@ -139,6 +142,7 @@ class Launcher {
   std::unique_ptr<process::SignalWatcher> signals_;
   std::unique_ptr<process::Console> console_;
   std::optional<RunFolder> folder_;
+  StandardInput input_;
   std::string token_file_;
   bool own_token_ = false;
   placement::Environment inherited_;

@@ -152,6 +152,9 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   state_->WorldChanged(start.world_size, identities_, SpeakerAmong(options_.job, ReplicasOf(start)));
   state_->GenerationStarted(static_cast<int>(start.generation), now);
   SayGeneration(start);
+  for (process::Launch& launch : launches_) {
+    if (!regroup_->chosen().contains(launch.local_rank)) GiveInput(launch);
+  }
   if (const Status status = supervisor_->Start(launches_, regroup_->chosen()); !status.ok()) {
     return Finish(contract::kExitRetryable, status.message());
   }
@@ -165,6 +168,15 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   }
   watch_->Begin(std::move(pids), LogPatternsOf(options_.job, launches_));
   KeepStatus();
+}
+
+void Launcher::GiveInput(process::Launch& launch) {
+  if (launch.rank != 0 || launch.own_trainer) return;
+  if (input_.lacks_its_beginning()) {
+    Say("rank 0 gets what is left of standard input: it is no file that could be read from its beginning "
+        "again");
+  }
+  launch.input = input_.Give();
 }
 
 void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
