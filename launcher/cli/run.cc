@@ -107,8 +107,14 @@ int DryRun(const RunArguments& arguments, const spec::TrainingJob& job) {
   facts.master_address = "127.0.0.1";
   facts.trainer_program = job::TrainerProgram();
   facts.inherited = inherited;
-  const placement::DeviceRequest request =
-      job::RequestDevices(job, whole ? "" : job.roles[static_cast<size_t>(seat.role)].name, inherited);
+  const std::string role = whole ? "" : job.roles[static_cast<size_t>(seat.role)].name;
+  auto files = placement::ReadEnvironmentFiles(job, role);
+  if (!files.ok()) {
+    std::cerr << "lockstep: " << files.status().message() << "\n";
+    return contract::kExitUsage;
+  }
+  facts.environment_files = std::move(*files);
+  const placement::DeviceRequest request = job::RequestDevices(job, role, inherited);
   facts.cuda_plugin = request.cuda_plugin;
   if (arguments.options.trace_steps > 0) {
     facts.trace_folder =

@@ -74,7 +74,9 @@ Status Launcher::Start() {
       [this](bool congested) { congested ? supervisor_->PauseOutput() : supervisor_->ResumeOutput(); });
 
   LOCKSTEP_RETURN_IF_ERROR(Assign());
-  auto preparations = placement::Preparations(job_, parts_, inherited_);
+  const auto files = EnvironmentFilesHere();
+  LOCKSTEP_RETURN_IF_ERROR(files.status());
+  auto preparations = placement::Preparations(job_, parts_, inherited_, *files);
   LOCKSTEP_RETURN_IF_ERROR(preparations.status());
   preparations_ = std::move(*preparations);
   LOCKSTEP_RETURN_IF_ERROR(ClaimDevices());

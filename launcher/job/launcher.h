@@ -60,6 +60,8 @@ class Launcher {
   Status Assign();
   // This machine's part of the job.
   Result<std::vector<placement::DeviceAssignment>> AssignHere() const;
+  // Read anew for every generation: a secret may have been renewed.
+  Result<placement::EnvironmentFiles> EnvironmentFilesHere() const;
   Status ClaimDevices();
   // Where the launchers of this machine keep what they lock.
   Result<std::string> LockFolder() const;

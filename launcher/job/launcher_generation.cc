@@ -101,6 +101,9 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
     if (!cleared.ok()) SayAlways(cleared.message());
   }
   facts.inherited = inherited_;
+  auto files = EnvironmentFilesHere();
+  if (!files.ok()) return Finish(contract::kExitUsage, files.status().message());
+  facts.environment_files = std::move(*files);
   if (const Status mps = StartMps(facts); !mps.ok()) return Finish(contract::kExitUsage, mps.message());
   const Result<placement::Plan> plan = placement::MakeEnvironment(job_, parts_, facts);
   if (!plan.ok()) return Finish(contract::kExitUsage, plan.status().message());
