@@ -87,6 +87,8 @@ Status Launcher::Start() {
   auto output = process::OutputLog::Create(*loop_, {.folder = folder_->path(), .console = console_.get()});
   LOCKSTEP_RETURN_IF_ERROR(output.status());
   output_ = std::move(*output);
+  rank_stacks_ = std::make_unique<RankStacks>(
+      *loop_, RankStacks::Options{.folder = folder_->path(), .environment = inherited_});
   LOCKSTEP_RETURN_IF_ERROR(StartServing());
   LOCKSTEP_RETURN_IF_ERROR(WatchGpus());
   return Join();

@@ -15,6 +15,7 @@
 #include "launcher/job/gpu_health.h"
 #include "launcher/job/mps_daemon.h"
 #include "launcher/job/prepare_lock.h"
+#include "launcher/job/rank_stacks.h"
 #include "launcher/job/regroup.h"
 #include "launcher/job/run_folder.h"
 #include "launcher/job/runner.h"
@@ -99,6 +100,7 @@ class Launcher {
   // A process that can regroup lost the others, and nothing failed that it could follow from.
   void OnLostPeers(int local_rank);
   void OnHang(const telemetry::HangVerdict& verdict);
+  void KillHung(const std::vector<RankStacks::Rank>& ranks);
   void OnFailureReported(const rendezvous::FailureReport& first);
 
   // What a launcher of the same name left in this folder; -1: nothing.
@@ -162,6 +164,8 @@ class Launcher {
   std::unique_ptr<process::Supervisor> supervisor_;
   std::unique_ptr<Regroup> regroup_;
   std::unique_ptr<Watch> watch_;
+  std::unique_ptr<RankStacks> rank_stacks_;
+  std::map<pid_t, RankStack> stacks_;      // of ranks of this generation that hung
   std::unique_ptr<GpuHealth> gpu_health_;  // with GPUs only
   std::unique_ptr<MpsDaemon> mps_;         // of this generation
   std::unique_ptr<rendezvous::Membership> membership_;

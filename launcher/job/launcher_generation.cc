@@ -7,6 +7,7 @@
 #include "launcher/job/machine.h"
 #include "launcher/job/place.h"
 #include "launcher/job/translate.h"
+#include "launcher/process/core_file.h"
 #include "launcher/spec/validate.h"
 #include "launcher/telemetry/text_format.h"
 #include "launcher/telemetry/trace_file.h"
@@ -142,6 +143,7 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   others_had_their_time_ = false;
   ended_well_.clear();
   hung_.clear();
+  stacks_.clear();
   ran_since_.clear();
   ForgetRestarts();
   first_failure_.reset();
@@ -186,14 +188,35 @@ void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
   // The one to blame is killed, and the rest is as for any rank that fails.
   hang_ = verdict.message;
   SayAlways("the job hangs: " + verdict.message, log::Level::kError);
+  std::vector<RankStacks::Rank> ranks;
   for (const int rank : verdict.lagging) {
     hung_.insert(rank);
-    supervisor_->Signal(local_rank_of(rank), SIGKILL);
+    if (const pid_t pid = supervisor_->pid(local_rank_of(rank)); pid != 0) ranks.push_back({rank, pid});
+  }
+  rank_stacks_->Collect(ranks, verdict.message, [this, ranks](std::map<pid_t, RankStack> stacks) {
+    stacks_ = std::move(stacks);
+    KillHung(ranks);
+  });
+}
+
+void Launcher::KillHung(const std::vector<RankStacks::Rank>& ranks) {
+  for (const auto& [rank, pid] : ranks) {
+    // Another may be there by now.
+    if (supervisor_->pid(local_rank_of(rank)) == pid) supervisor_->Signal(local_rank_of(rank), SIGKILL);
   }
 }
 
 void Launcher::OnExit(process::ExitReport& report) {
   output_->Complete(report);
+  if (report.core_dumped) {
+    const auto index = static_cast<size_t>(report.local_rank);
+    report.core_file = process::FindCoreFile(report.pid, launches_[index].working_directory);
+  }
+  if (const auto stack = stacks_.find(report.pid); stack != stacks_.end()) {
+    report.stack_lines = std::move(stack->second.lines);
+    report.stack_file = std::move(stack->second.file);
+    stacks_.erase(stack);
+  }
   SayMore(process::RankInWords(report) + " ended after " +
           InSeconds(std::chrono::duration<double>(report.ended - report.started).count()) + ": " +
           process::ExitInWords(report) + "; its memory was " + telemetry::FormatBytes(report.max_rss_bytes) +

@@ -211,12 +211,16 @@ void ChildProcess::KillAndWait() {
   pid_ = 0;
 }
 
+bool ChildProcess::IsOurs() const {
+  return pid_ != 0 && ::syscall(SYS_pidfd_send_signal, pidfd_.get(), 0, nullptr, 0) == 0;
+}
+
 void ChildProcess::Signal(int signal) const {
-  if (pid_ != 0) ::kill(pid_, signal);
+  if (IsOurs()) ::kill(pid_, signal);
 }
 
 void ChildProcess::SignalGroup(int signal) const {
-  if (pid_ != 0) ::kill(-pid_, signal);
+  if (IsOurs()) ::kill(-pid_, signal);
 }
 
 std::optional<ExitStatus> ChildProcess::Wait(int options) const {

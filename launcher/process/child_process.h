@@ -79,7 +79,7 @@ class ChildProcess {
   // Readable once the process has ended.
   int pidfd() const { return pidfd_.get(); }
 
-  // Both do nothing when there is no process any more.
+  // Both do nothing when there is no process any more, even where somebody else has waited for it.
   void Signal(int signal) const;
   void SignalGroup(int signal) const;
 
@@ -92,6 +92,8 @@ class ChildProcess {
   ChildProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
   std::optional<ExitStatus> Wait(int options) const;
   void KillAndWait();
+  // It is not waited for: its number, and its group's, cannot be another's.
+  bool IsOurs() const;
 
   pid_t pid_ = 0;
   UniqueFd pidfd_;
