@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "common/log.h"
 #include "launcher/job/machine.h"
 #include "launcher/job/run_folder.h"
+#include "launcher/process/descendants.h"
 #include "launcher/process/thread_states.h"
 
 namespace lockstep::job {
@@ -26,6 +28,16 @@ bool IsPython(pid_t pid) {
   const ssize_t size = ::readlink(link.c_str(), path.data(), path.size());
   const std::string program(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
   return program.find("python", program.rfind('/') + 1) != std::string::npos;
+}
+
+// The process to look at: a rank may be a script, or another wrapper, that waits for the one that trains.
+pid_t TrainingProcess(pid_t rank) {
+  if (IsPython(rank)) return rank;
+  std::vector<pid_t> below = process::Descendants(rank);
+  std::sort(below.begin(), below.end());
+  const auto python = std::find_if(below.begin(), below.end(), IsPython);
+  if (python != below.end()) return *python;
+  return below.size() == 1 ? below.front() : rank;
 }
 
 // The main thread first, and no more of each than anybody reads.
@@ -85,13 +97,15 @@ void RankStacks::Collect(const std::vector<Rank>& ranks, const std::string& why,
     if (looks_.size() == kMost) break;
     Look& look = *looks_.emplace_back(std::make_unique<Look>());
     look.rank = rank;
+    const pid_t pid = TrainingProcess(rank.pid);
     look.text =
         "rank " + std::to_string(rank.rank) + ", pid " + std::to_string(rank.pid) + ": " + why + "\n\n";
-    look.states = process::ThreadStates(rank.pid);
+    if (pid != rank.pid) look.text += "below it, pid " + std::to_string(pid) + ":\n";
+    look.states = process::ThreadStates(pid);
     for (const std::string& line : look.states) look.text += line + "\n";
-    const bool python = IsPython(rank.pid);
-    if (python && !py_spy.empty()) look.tools.push_back(PySpyCommand(py_spy, rank.pid));
-    if (!gdb.empty()) look.tools.push_back(GdbCommand(gdb, rank.pid));
+    const bool python = IsPython(pid);
+    if (python && !py_spy.empty()) look.tools.push_back(PySpyCommand(py_spy, pid));
+    if (!gdb.empty()) look.tools.push_back(GdbCommand(gdb, pid));
     if (python && py_spy.empty()) look.advice = "install py-spy for its stack in lines of Python";
     if (!python && gdb.empty()) look.advice = "install gdb for its stack";
   }

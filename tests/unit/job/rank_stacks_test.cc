@@ -6,8 +6,10 @@
 
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "launcher/process/child_process.h"
+#include "launcher/process/descendants.h"
 #include "tests/support/temporary_folder.h"
 
 namespace lockstep::job {
@@ -59,7 +61,9 @@ class RankStacksTest : public ::testing::Test {
     return spawned.ok() ? std::move(spawned->process) : process::ChildProcess();
   }
   RankStack Collect(const std::string& program, std::chrono::milliseconds limit = kDeadline) {
-    const process::ChildProcess process = Program(program);
+    return Collect(Program(program), limit);
+  }
+  RankStack Collect(const process::ChildProcess& process, std::chrono::milliseconds limit = kDeadline) {
     RankStacks stacks(
         *loop_,
         {.folder = folder_.File("run"), .environment = {{"PATH", folder_.File("bin")}}, .limit = limit});
@@ -101,6 +105,28 @@ TEST_F(RankStacksTest, AreWhatPySpySaysOfPython) {
   const RankStack stack = Collect("python3.11");
   EXPECT_THAT(stack.lines, ElementsAre("Thread 1: dump --pid " + std::to_string(pid_)));
   EXPECT_THAT(Kept(), Not(HasSubstr("gdb")));
+}
+
+// As `uv run` and scripts start it.
+TEST_F(RankStacksTest, AreThoseOfThePythonBelowAWrapper) {
+  MakeTool("py-spy", "echo \"Thread 1: $*\"");
+  const std::string path = folder_.File("python3");
+  std::filesystem::copy_file("/bin/sleep", path);
+  auto wrapper = process::ChildProcess::Spawn(
+      {.command = {"/bin/sh", "-c", "/bin/sleep 1000 & " + path + " 1000 & wait; wait"}});
+  ASSERT_TRUE(wrapper.ok()) << wrapper.status().message();
+  const auto python = [&] {
+    for (const pid_t pid : process::Descendants(wrapper->process.pid())) {
+      std::error_code error;
+      const auto program = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error);
+      if (program.filename() == "python3") return std::to_string(pid);
+    }
+    return std::string();
+  };
+  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  while (python().empty() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_THAT(Collect(wrapper->process).lines, ElementsAre("Thread 1: dump --pid " + python()));
+  EXPECT_THAT(Kept(), HasSubstr("\nbelow it, pid " + python() + ":\nthread " + python() + " (python3): "));
 }
 
 TEST_F(RankStacksTest, AreGdbsWherePySpyMayNotLook) {
