@@ -41,8 +41,8 @@ bool IsStale(std::string_view name) {
 EnvironmentBuilder::EnvironmentBuilder(const Environment& inherited, const Variables& from_manifest,
                                        const std::vector<FileVariable>& from_files)
     : from_manifest_(from_manifest), from_files_(from_files) {
-  for (const auto& [name, value] : from_manifest) {
-    std::erase_if(from_files_, [&](const FileVariable& variable) { return variable.name == name; });
+  for (const auto& given : from_manifest) {
+    std::erase_if(from_files_, [&](const FileVariable& variable) { return variable.name == given.first; });
   }
   for (const auto& [name, value] : inherited) {
     if (!IsStale(name)) inherited_.emplace(name, value);
