@@ -1,9 +1,12 @@
-# What `cmake --install` puts where: the two programs, and the trainer as a library for C++ (docs/library.md), which
+# What `cmake --install` puts where: the two programs with their manual pages, and the trainer as a library for C++ (docs/library.md), which
 # find_package(Lockstep) finds. To be included after the libraries are made.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS lockstep lockstep-pmix lockstep-trainer RUNTIME)
+install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/kubectl-lockstep TYPE BIN)
+install(DIRECTORY ${CMAKE_BINARY_DIR}/man1 TYPE MAN)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep RENAME copyright)
 if(LOCKSTEP_CUDA)
   install(TARGETS lockstep-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # beside the program, which looks there
 endif()

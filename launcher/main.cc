@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   cli::AddTop(app, action);
   cli::AddRuns(app, action);
   cli::AddCompletion(app, action);
+  cli::AddManual(app, action);
   cli::AddVersion(app, action);
   try {
     app.parse(argc, argv);

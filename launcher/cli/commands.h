@@ -32,6 +32,7 @@ void AddLogs(CLI::App& app, Action& action);
 void AddTop(CLI::App& app, Action& action);
 void AddRuns(CLI::App& app, Action& action);
 void AddCompletion(CLI::App& app, Action& action);
+void AddManual(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Of a command that is not about a job of its own, as kubectl's.

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -105,8 +107,14 @@ int DryRun(const RunArguments& arguments, const spec::TrainingJob& job) {
   facts.master_address = "127.0.0.1";
   facts.trainer_program = job::OwnProgram(job::kTrainer);
   facts.inherited = inherited;
-  const placement::DeviceRequest request =
-      job::RequestDevices(job, whole ? "" : job.roles[static_cast<size_t>(seat.role)].name, inherited);
+  const std::string role = whole ? "" : job.roles[static_cast<size_t>(seat.role)].name;
+  auto files = placement::ReadEnvironmentFiles(job, role);
+  if (!files.ok()) {
+    std::cerr << "lockstep: " << files.status().message() << "\n";
+    return contract::kExitUsage;
+  }
+  facts.environment_files = std::move(*files);
+  const placement::DeviceRequest request = job::RequestDevices(job, role, inherited);
   facts.cuda_plugin = request.cuda_plugin;
   if (arguments.options.trace_steps > 0) {
     facts.trace_folder =
@@ -148,6 +156,7 @@ int RunCommand(const RunArguments& arguments) {
   if (arguments.dry_run) return DryRun(its, job);
   job::RunOptions options = its.options;
   options.job = std::move(job);
+  if (arguments.manifest != "-") options.input = STDIN_FILENO;  // else it was read
   return process::RunGuarded([&options] { return job::Run(options).exit_code; });
 }
 

@@ -29,6 +29,7 @@ constexpr char kSource[] = "lockstep";  // of its own lines
 Launcher::Launcher(RunOptions options)
     : options_(std::move(options)),
       rules_(RestartRulesOf(options_.job.run_policy)),
+      input_(options_.input),
       restarts_alone_(spec::RestartsAlone(options_.job)) {}
 
 Launcher::~Launcher() {
@@ -73,7 +74,9 @@ Status Launcher::Start() {
       [this](bool congested) { congested ? supervisor_->PauseOutput() : supervisor_->ResumeOutput(); });
 
   LOCKSTEP_RETURN_IF_ERROR(Assign());
-  auto preparations = placement::Preparations(job_, parts_, inherited_);
+  const auto files = EnvironmentFilesHere();
+  LOCKSTEP_RETURN_IF_ERROR(files.status());
+  auto preparations = placement::Preparations(job_, parts_, inherited_, *files);
   LOCKSTEP_RETURN_IF_ERROR(preparations.status());
   preparations_ = std::move(*preparations);
   LOCKSTEP_RETURN_IF_ERROR(ClaimDevices());
@@ -84,6 +87,8 @@ Status Launcher::Start() {
   auto output = process::OutputLog::Create(*loop_, {.folder = folder_->path(), .console = console_.get()});
   LOCKSTEP_RETURN_IF_ERROR(output.status());
   output_ = std::move(*output);
+  rank_stacks_ = std::make_unique<RankStacks>(
+      *loop_, RankStacks::Options{.folder = folder_->path(), .environment = inherited_});
   LOCKSTEP_RETURN_IF_ERROR(StartServing());
   LOCKSTEP_RETURN_IF_ERROR(WatchGpus());
   return Join();

@@ -16,9 +16,11 @@
 #include "launcher/job/mpi_server.h"
 #include "launcher/job/mps_daemon.h"
 #include "launcher/job/prepare_lock.h"
+#include "launcher/job/rank_stacks.h"
 #include "launcher/job/regroup.h"
 #include "launcher/job/run_folder.h"
 #include "launcher/job/runner.h"
+#include "launcher/job/standard_input.h"
 #include "launcher/job/watch.h"
 #include "launcher/ledger/device_ledger.h"
 #include "launcher/placement/assign.h"
@@ -61,6 +63,8 @@ class Launcher {
   void NoteWhatFrameworksNeed();
   // This machine's part of the job.
   Result<std::vector<placement::DeviceAssignment>> AssignHere() const;
+  // Read anew for every generation: a secret may have been renewed.
+  Result<placement::EnvironmentFiles> EnvironmentFilesHere() const;
   Status ClaimDevices();
   // Where the launchers of this machine keep what they lock.
   Result<std::string> LockFolder() const;
@@ -79,6 +83,8 @@ class Launcher {
   void StartGeneration(const rendezvous::GenerationStart& start);
   // The second half of it: once those that waited, and do not go on, have ended.
   void StartProcessesOnceOthersAreGone();
+  // Of a program's rank 0.
+  void GiveInput(process::Launch& launch);
   void StopGeneration(const rendezvous::GenerationStop& stop);
   void OnExit(process::ExitReport& report);
   void OnAllStopped(const std::vector<process::ExitReport>& reports);
@@ -96,6 +102,7 @@ class Launcher {
   // A process that can regroup lost the others, and nothing failed that it could follow from.
   void OnLostPeers(int local_rank);
   void OnHang(const telemetry::HangVerdict& verdict);
+  void KillHung(const std::vector<RankStacks::Rank>& ranks);
   void OnFailureReported(const rendezvous::FailureReport& first);
 
   // What a launcher of the same name left in this folder; -1: nothing.
@@ -145,6 +152,7 @@ class Launcher {
   std::unique_ptr<process::SignalWatcher> signals_;
   std::unique_ptr<process::Console> console_;
   std::optional<RunFolder> folder_;
+  StandardInput input_;
   std::string token_file_;
   bool own_token_ = false;
   placement::Environment inherited_;
@@ -162,6 +170,8 @@ class Launcher {
   std::unique_ptr<process::Supervisor> supervisor_;
   std::unique_ptr<Regroup> regroup_;
   std::unique_ptr<Watch> watch_;
+  std::unique_ptr<RankStacks> rank_stacks_;
+  std::map<pid_t, RankStack> stacks_;      // of ranks of this generation that hung
   std::unique_ptr<GpuHealth> gpu_health_;  // with GPUs only
   std::unique_ptr<MpsDaemon> mps_;         // of this generation
   std::unique_ptr<MpiServer> mpi_;         // likewise

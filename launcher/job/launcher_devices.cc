@@ -109,6 +109,10 @@ Status Launcher::WatchGpus() {
   return {};
 }
 
+Result<placement::EnvironmentFiles> Launcher::EnvironmentFilesHere() const {
+  return placement::ReadEnvironmentFiles(job_, options_.whole ? "" : role_here().name);
+}
+
 Status Launcher::StartMps(placement::GenerationFacts& facts) {
   std::set<std::string> devices;
   bool asked = false;

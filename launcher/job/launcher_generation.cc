@@ -3,10 +3,12 @@
 #include <utility>
 
 #include "common/contract/exit_codes.h"
+#include "launcher/job/advice.h"
 #include "launcher/job/launcher.h"
 #include "launcher/job/machine.h"
 #include "launcher/job/place.h"
 #include "launcher/job/translate.h"
+#include "launcher/process/core_file.h"
 #include "launcher/spec/validate.h"
 #include "launcher/telemetry/text_format.h"
 #include "launcher/telemetry/trace_file.h"
@@ -101,6 +103,9 @@ void Launcher::StartGeneration(const rendezvous::GenerationStart& start) {
     if (!cleared.ok()) SayAlways(cleared.message());
   }
   facts.inherited = inherited_;
+  auto files = EnvironmentFilesHere();
+  if (!files.ok()) return Finish(contract::kExitUsage, files.status().message());
+  facts.environment_files = std::move(*files);
   if (const Status mps = StartMps(facts); !mps.ok()) return Finish(contract::kExitUsage, mps.message());
   if (const Status mpi = StartMpi(facts); !mpi.ok()) return Finish(contract::kExitUsage, mpi.message());
   const Result<placement::Plan> plan = placement::MakeEnvironment(job_, parts_, facts);
@@ -140,6 +145,7 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   others_had_their_time_ = false;
   ended_well_.clear();
   hung_.clear();
+  stacks_.clear();
   ran_since_.clear();
   ForgetRestarts();
   first_failure_.reset();
@@ -153,6 +159,9 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   state_->WorldChanged(start.world_size, identities_, SpeakerAmong(options_.job, ReplicasOf(start)));
   state_->GenerationStarted(static_cast<int>(start.generation), now);
   SayGeneration(start);
+  for (process::Launch& launch : launches_) {
+    if (!regroup_->chosen().contains(launch.local_rank)) GiveInput(launch);
+  }
   if (const Status status = supervisor_->Start(launches_, regroup_->chosen()); !status.ok()) {
     return Finish(contract::kExitRetryable, status.message());
   }
@@ -168,18 +177,51 @@ void Launcher::StartProcessesOnceOthersAreGone() {
   KeepStatus();
 }
 
+void Launcher::GiveInput(process::Launch& launch) {
+  if (launch.rank != 0 || launch.own_trainer) return;
+  if (input_.lacks_its_beginning()) {
+    Say("rank 0 gets what is left of standard input: it is no file that could be read from its beginning "
+        "again");
+  }
+  launch.input = input_.Give();
+}
+
 void Launcher::OnHang(const telemetry::HangVerdict& verdict) {
   // The one to blame is killed, and the rest is as for any rank that fails.
   hang_ = verdict.message;
   SayAlways("the job hangs: " + verdict.message, log::Level::kError);
+  std::vector<RankStacks::Rank> ranks;
   for (const int rank : verdict.lagging) {
     hung_.insert(rank);
-    supervisor_->Signal(local_rank_of(rank), SIGKILL);
+    if (const pid_t pid = supervisor_->pid(local_rank_of(rank)); pid != 0) ranks.push_back({rank, pid});
+  }
+  rank_stacks_->Collect(ranks, verdict.message, [this, ranks](std::map<pid_t, RankStack> stacks) {
+    stacks_ = std::move(stacks);
+    KillHung(ranks);
+  });
+}
+
+void Launcher::KillHung(const std::vector<RankStacks::Rank>& ranks) {
+  for (const auto& [rank, pid] : ranks) {
+    // Another may be there by now.
+    if (supervisor_->pid(local_rank_of(rank)) == pid) supervisor_->Signal(local_rank_of(rank), SIGKILL);
   }
 }
 
 void Launcher::OnExit(process::ExitReport& report) {
   output_->Complete(report);
+  if (report.core_dumped) {
+    const auto index = static_cast<size_t>(report.local_rank);
+    report.core_file = process::FindCoreFile(report.pid, launches_[index].working_directory);
+  }
+  if (const auto index = static_cast<size_t>(report.local_rank); index < assignment_.processes.size()) {
+    report.advice = AdviceFor(report.last_lines, assignment_.processes[index]);
+  }
+  if (const auto stack = stacks_.find(report.pid); stack != stacks_.end()) {
+    report.stack_lines = std::move(stack->second.lines);
+    report.stack_file = std::move(stack->second.file);
+    stacks_.erase(stack);
+  }
   SayMore(process::RankInWords(report) + " ended after " +
           InSeconds(std::chrono::duration<double>(report.ended - report.started).count()) + ": " +
           process::ExitInWords(report) + "; its memory was " + telemetry::FormatBytes(report.max_rss_bytes) +

@@ -139,6 +139,7 @@ void Launcher::StartAgain(int local_rank) {
   process::Launch& launch = launches_[static_cast<size_t>(local_rank)];
   SetVariable(launch, contract::kIncarnation, std::to_string(incarnation));
   output_->Again(local_rank, incarnation);
+  GiveInput(launch);
   ++running_;
   if (const Status status = supervisor_->Restart(launch); !status.ok()) {
     return Finish(contract::kExitRetryable, status.message());

@@ -59,6 +59,7 @@ bool SamePlace(const process::Launch& before, const process::Launch& after) {
 std::map<std::string, std::string> ContractEnvironment(const placement::ProcessPlan& plan) {
   std::map<std::string, std::string> variables(plan.changed.begin(), plan.changed.end());
   for (const std::string& name : plan.from_manifest) variables.erase(name);
+  for (const auto& [name, file] : plan.from_files) variables.erase(name);
   variables[contract::kEventsFd] = std::to_string(process::kEventsFdInChild);
   variables[contract::kControlFd] = std::to_string(process::kControlFdInChild);
   return variables;

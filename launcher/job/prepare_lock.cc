@@ -8,6 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "common/contract/digest.h"
@@ -18,11 +20,16 @@ namespace {
 
 constexpr size_t kDigestDigits = 16;
 
-// Of the same words in the same folder, whatever shell they were given in.
+// Of the same words in the same folder, whatever shell they were given in. Secrets leave no trace in it: of
+// files with variables it has the names.
 std::string NameOf(const placement::Preparation& preparation) {
   std::string text = std::to_string(::geteuid()) + '\0' + preparation.working_directory + '\0';
   for (const std::string& word : preparation.command) text += word + '\0';
   for (const auto& [name, value] : preparation.from_manifest) text += name + '=' + value + '\0';
+  std::error_code error;
+  for (const std::string& file : preparation.environment_files) {
+    text += std::filesystem::absolute(file, error).string() + '\0';
+  }
   return "lockstep-prepare-" + contract::Digest(text).substr(0, kDigestDigits) + ".lock";
 }
 

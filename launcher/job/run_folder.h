@@ -11,6 +11,7 @@ namespace lockstep::job {
 //
 //   manifest.json   the resolved manifest; what the trainer reads
 //   rank-N.log      the whole output of rank N
+//   stack-rank-N.txt   where rank N stood when it was found hanging last (rank_stacks.h)
 //   status.json     /status as it was last, so how it ended
 //   metrics.jsonl, events.jsonl   see telemetry/run_record.h
 //   trace.json      with --trace: the last steps of this launcher's ranks (telemetry/trace_file.h)

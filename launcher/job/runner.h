@@ -39,6 +39,7 @@ struct RunOptions {
   std::chrono::seconds elastic_wait{30};
   std::chrono::seconds grow_interval{60};
   int64_t trace_steps = 0;  // of the trainer: leave a trace of so many of the last steps; 0: none
+  int input = -1;           // a descriptor that rank 0 of a program reads (standard_input.h); -1: none
   bool force = false;       // start although another job was promised the devices' memory (ledger/)
   Verbosity verbosity = Verbosity::kNormal;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "launcher/placement/environment_file.h"
 #include "launcher/placement/inventory.h"
 #include "launcher/spec/training_job.h"
 
@@ -123,6 +124,7 @@ struct GenerationFacts {
   std::vector<Variables> mpi = {};  // by which each rank of this launcher finds its PMIx server; empty: none
   std::string mpi_folder = {};      // then: for the memory that its ranks share
   Environment inherited = {};       // of the launcher
+  EnvironmentFiles environment_files = {};  // of the roles here
   // per_process_memory_fraction in PYTORCH_ALLOC_CONF is new (late 2025) and refused by older versions, so it
   // is used only where somebody found that the installed one knows it.
   bool pytorch_knows_memory_fraction = false;
@@ -138,16 +140,18 @@ struct ProcessPlan {
   std::vector<std::string> command = {};  // argv; argv[0] is searched in PATH when it has no slash
   Variables environment = {};             // the whole of it
   Variables changed = {};  // the part of `environment` that the launcher or the manifest set, in order
-  std::vector<std::string> from_manifest = {};  // names in `changed` that spec.program.environment set
-  std::string working_directory = {};           // empty: the launcher's
+  std::vector<std::string> from_manifest = {};         // names in `changed` that spec.program.environment set
+  std::map<std::string, std::string> from_files = {};  // and those that a file did, with its name: secrets
+  std::string working_directory = {};                  // empty: the launcher's
 };
 
 // A program that is run once on this machine before its processes: spec.program.prepare.
 struct Preparation {
   std::vector<std::string> command = {};
-  Variables environment = {};          // the whole of it
-  Variables from_manifest = {};        // the part of it that spec.program.environment set
-  std::string working_directory = {};  // empty: the launcher's
+  Variables environment = {};                       // the whole of it
+  Variables from_manifest = {};                     // the part of it that spec.program.environment set
+  std::vector<std::string> environment_files = {};  // that set another part of it
+  std::string working_directory = {};               // empty: the launcher's
   bool operator==(const Preparation&) const = default;
 };
 
@@ -176,7 +180,7 @@ Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<Dev
 // job's name and all its devices on this machine; nothing that only a generation knows.
 Result<std::vector<Preparation>> Preparations(const spec::TrainingJob& job,
                                               const std::vector<DeviceAssignment>& assignments,
-                                              const Environment& inherited);
+                                              const Environment& inherited, const EnvironmentFiles& files);
 
 // Both steps for a job of which this machine is one replica and the others, if any, are like it (as --dry-run
 // assumes): fills `facts.replicas` in where it is empty; `facts.self` then counts within the role.

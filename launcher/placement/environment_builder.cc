@@ -38,8 +38,12 @@ bool IsStale(std::string_view name) {
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-EnvironmentBuilder::EnvironmentBuilder(const Environment& inherited, const Variables& from_manifest)
-    : from_manifest_(from_manifest) {
+EnvironmentBuilder::EnvironmentBuilder(const Environment& inherited, const Variables& from_manifest,
+                                       const std::vector<FileVariable>& from_files)
+    : from_manifest_(from_manifest), from_files_(from_files) {
+  for (const auto& given : from_manifest) {
+    std::erase_if(from_files_, [&](const FileVariable& variable) { return variable.name == given.first; });
+  }
   for (const auto& [name, value] : inherited) {
     if (!IsStale(name)) inherited_.emplace(name, value);
   }
@@ -63,7 +67,20 @@ void EnvironmentBuilder::Remove(std::string_view name) { removed_.emplace(name);
 bool EnvironmentBuilder::SetByUser(std::string_view name) const {
   return inherited_.contains(std::string(name)) ||
          std::any_of(from_manifest_.begin(), from_manifest_.end(),
-                     [name](const auto& variable) { return variable.first == name; });
+                     [name](const auto& variable) { return variable.first == name; }) ||
+         std::any_of(from_files_.begin(), from_files_.end(),
+                     [name](const FileVariable& variable) { return variable.name == name; });
+}
+
+Status EnvironmentBuilder::CheckName(const std::string& where, std::string_view name) const {
+  if (own_.contains(name) || contract::IsReserved(name)) {
+    return InvalidArgument(where + ": " + std::string(name) + " is set by Lockstep" + Advice(name));
+  }
+  if (removed_.contains(name)) {
+    return InvalidArgument(where + ": " + std::string(name) + " contradicts what Lockstep sets" +
+                           Advice(name));
+  }
+  return Status();
 }
 
 Status EnvironmentBuilder::CheckManifest(const std::string& field) const {
@@ -76,12 +93,7 @@ Status EnvironmentBuilder::CheckManifest(const std::string& field) const {
       return InvalidArgument(field + ": the value of " + name + " holds a zero byte");
     }
     if (!seen.insert(name).second) return InvalidArgument(field + ": " + name + " is set twice");
-    if (own_.contains(name) || contract::IsReserved(name)) {
-      return InvalidArgument(field + ": " + name + " is set by Lockstep" + Advice(name));
-    }
-    if (removed_.contains(name)) {
-      return InvalidArgument(field + ": " + name + " contradicts what Lockstep sets" + Advice(name));
-    }
+    LOCKSTEP_RETURN_IF_ERROR(CheckName(field, name));
   }
   return Status();
 }
@@ -89,6 +101,12 @@ Status EnvironmentBuilder::CheckManifest(const std::string& field) const {
 Status EnvironmentBuilder::Build(const std::string& field, ProcessPlan& plan) const {
   LOCKSTEP_RETURN_IF_ERROR(CheckManifest(field));
   plan.changed = set_;
+  plan.from_files.clear();
+  for (const FileVariable& variable : from_files_) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckName(variable.file + ":" + std::to_string(variable.line), variable.name));
+    plan.changed.emplace_back(variable.name, variable.value);
+    plan.from_files[variable.name] = variable.file;
+  }
   plan.changed.insert(plan.changed.end(), from_manifest_.begin(), from_manifest_.end());
   plan.from_manifest.clear();
   for (const auto& [name, value] : from_manifest_) plan.from_manifest.push_back(name);

@@ -4,6 +4,7 @@
 #include "common/contract/environment.h"
 #include "launcher/placement/assign.h"
 #include "launcher/placement/environment_builder.h"
+#include "launcher/placement/expand.h"
 #include "launcher/placement/framework_environment.h"
 #include "launcher/placement/memory_share.h"
 #include "launcher/placement/role_view.h"
@@ -158,10 +159,23 @@ int ThreadsOf(const ProcessPlan& plan) {
   return plan.devices.threads;
 }
 
+// With what the launcher and the manifest set: what comes from a file or from the launcher's environment may
+// be secret, and a command is seen by all.
+void ExpandCommand(ProcessPlan& plan) {
+  Environment variables;
+  for (const auto& [name, value] : plan.changed) {
+    if (!plan.from_files.contains(name)) variables[name] = value;
+  }
+  for (std::string& word : plan.command) word = Expand(word, variables);
+  plan.working_directory = Expand(plan.working_directory, variables);
+}
+
 Result<ProcessPlan> PlanProcess(const ProcessContext& context, std::vector<std::string>& notices) {
   const spec::Program* program = context.view.program;
   EnvironmentBuilder environment(context.facts.inherited,
-                                 program != nullptr ? program->environment : Variables());
+                                 program != nullptr ? program->environment : Variables(),
+                                 program != nullptr ? VariablesOf(*program, context.facts.environment_files)
+                                                    : std::vector<FileVariable>());
   AddRanks(context, environment);
   environment.SetDefault(contract::kOmpThreads, std::to_string(context.process.threads));
   environment.Set(contract::kCudaDeviceOrder, "PCI_BUS_ID");
@@ -188,6 +202,7 @@ Result<ProcessPlan> PlanProcess(const ProcessContext& context, std::vector<std::
     return InvalidArgument(context.view.field + "program.command: the program's name is missing");
   }
   LOCKSTEP_RETURN_IF_ERROR(environment.Build(context.view.field + "program.environment", plan));
+  ExpandCommand(plan);
   plan.devices.threads = ThreadsOf(plan);
   return plan;
 }
@@ -247,7 +262,7 @@ Result<Plan> MakeEnvironment(const spec::TrainingJob& job, const std::vector<Dev
       plan.processes.push_back(std::move(*planned));
     }
   }
-  auto prepare = Preparations(job, assignments, facts.inherited);
+  auto prepare = Preparations(job, assignments, facts.inherited, facts.environment_files);
   if (!prepare.ok()) return prepare.status();
   plan.prepare = std::move(*prepare);
   return plan;
@@ -263,7 +278,7 @@ bool ListenOnPortEach(const spec::TrainingJob& job) {
 
 Result<std::vector<Preparation>> Preparations(const spec::TrainingJob& job,
                                               const std::vector<DeviceAssignment>& assignments,
-                                              const Environment& inherited) {
+                                              const Environment& inherited, const EnvironmentFiles& files) {
   std::vector<std::string> devices;
   for (const DeviceAssignment& assignment : assignments) {
     for (const ProcessDevices& process : assignment.processes) {
@@ -277,7 +292,7 @@ Result<std::vector<Preparation>> Preparations(const spec::TrainingJob& job,
     const auto view = FindRole(job, assignment.role);
     if (!view.ok()) return view.status();
     if (view->program == nullptr || view->program->prepare.empty()) continue;
-    EnvironmentBuilder environment(inherited, view->program->environment);
+    EnvironmentBuilder environment(inherited, view->program->environment, VariablesOf(*view->program, files));
     environment.Set(contract::kJob, job.name);
     environment.Set(contract::kCudaDeviceOrder, "PCI_BUS_ID");
     environment.Set(contract::kCudaVisibleDevices, Join(devices));
@@ -286,6 +301,7 @@ Result<std::vector<Preparation>> Preparations(const spec::TrainingJob& job,
     Preparation preparation{.command = view->program->prepare,
                             .environment = std::move(built.environment),
                             .from_manifest = view->program->environment,
+                            .environment_files = view->program->environment_files,
                             .working_directory = view->program->working_directory};
     if (std::find(preparations.begin(), preparations.end(), preparation) == preparations.end())
       preparations.push_back(std::move(preparation));

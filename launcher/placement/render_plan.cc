@@ -49,6 +49,10 @@ Json MemoryJson(const MemoryShare& memory) {
 Json EnvironmentJson(const ProcessPlan& process) {
   Json json = Json::object();
   for (const auto& [name, value] : process.changed) {
+    if (const auto file = process.from_files.find(name); file != process.from_files.end()) {
+      json[name] = "(from " + file->second + ")";
+      continue;
+    }
     const bool users = std::find(process.from_manifest.begin(), process.from_manifest.end(), name) !=
                        process.from_manifest.end();
     json[name] = users && SpeaksOfSecret(name) ? "(hidden)" : value;

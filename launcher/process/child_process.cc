@@ -46,6 +46,19 @@ Result<Pipe> MakePipe(UniqueFd Pipe::*ours) {
   return pipe;
 }
 
+// What becomes the child's standard input, away from 0–4 too.
+Result<UniqueFd> OpenInput(int given) {
+  UniqueFd null;
+  if (given < 0) {
+    null.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!null) return Status::FromErrno(errno, "open /dev/null");
+    if (null.get() > kLastFdInChild) return null;
+  }
+  UniqueFd moved(::fcntl(given < 0 ? null.get() : given, F_DUPFD_CLOEXEC, kLastFdInChild + 1));
+  if (!moved) return Status::FromErrno(errno, "dup of standard input");
+  return moved;
+}
+
 // What exec is to try, in this order.
 std::vector<std::string> Candidates(const Launch& launch) {
   const std::string& program = launch.command.front();
@@ -123,11 +136,10 @@ Result<ChildProcess::Spawned> ChildProcess::Spawn(const Launch& launch) {
     if (!made.ok()) return made.status();
     pipes[i] = std::move(made).value();
   }
-  UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null) return Status::FromErrno(errno, "open /dev/null");
-  if (null.get() <= kLastFdInChild) null.reset(::fcntl(null.get(), F_DUPFD_CLOEXEC, kLastFdInChild + 1));
+  auto input = OpenInput(launch.input);
+  if (!input.ok()) return input.status();
   const ChildStack stack;
-  if (!null || !stack.ok()) return Status::FromErrno(errno, "spawn " + launch.command.front());
+  if (!stack.ok()) return Status::FromErrno(errno, "spawn " + launch.command.front());
 
   // All memory is taken here: the child shares this address space and must not allocate.
   const std::vector<std::string> candidates = Candidates(launch);
@@ -145,7 +157,7 @@ Result<ChildProcess::Spawned> ChildProcess::Spawn(const Launch& launch) {
 
   ExecRequest request;
   request.parent = ::getpid();
-  request.descriptors = {null.get(), pipes[0].write.get(), pipes[1].write.get(), pipes[2].write.get(),
+  request.descriptors = {input->get(), pipes[0].write.get(), pipes[1].write.get(), pipes[2].write.get(),
                          pipes[3].read.get()};
   request.working_directory = launch.working_directory.empty() ? nullptr : launch.working_directory.c_str();
   request.cpus = launch.cpus.empty() ? nullptr : &cpus;
@@ -199,12 +211,16 @@ void ChildProcess::KillAndWait() {
   pid_ = 0;
 }
 
+bool ChildProcess::IsOurs() const {
+  return pid_ != 0 && ::syscall(SYS_pidfd_send_signal, pidfd_.get(), 0, nullptr, 0) == 0;
+}
+
 void ChildProcess::Signal(int signal) const {
-  if (pid_ != 0) ::kill(pid_, signal);
+  if (IsOurs()) ::kill(pid_, signal);
 }
 
 void ChildProcess::SignalGroup(int signal) const {
-  if (pid_ != 0) ::kill(-pid_, signal);
+  if (IsOurs()) ::kill(-pid_, signal);
 }
 
 std::optional<ExitStatus> ChildProcess::Wait(int options) const {

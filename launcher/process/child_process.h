@@ -27,6 +27,7 @@ struct Launch {
   std::vector<std::pair<std::string, std::string>> environment;  // complete: nothing is inherited
   std::string working_directory;                                 // empty: the launcher's
   std::vector<int> cpus;                                         // affinity; empty: the launcher's
+  int input = -1;           // a descriptor, not owned, that becomes its standard input; -1: /dev/null
   uint64_t open_files = 0;  // soft RLIMIT_NOFILE, if the launcher raised its own; 0: the launcher's
 };
 
@@ -55,9 +56,9 @@ SpawnFailure SpawnFailureOf(const Status& status);
 // An owned process: its pid can't be reused while this lives. Move-only.
 //
 // The child is the leader of a process group of its own, is killed when the thread that spawned it ends (so
-// spawn from a thread that lives as long as the launcher), has default signal handling, /dev/null as its
-// standard input, and no descriptors but 0, 1, 2, the events pipe, whose number (3) is in LOCKSTEP_EVENTS_FD,
-// and the control pipe (4, LOCKSTEP_CONTROL_FD).
+// spawn from a thread that lives as long as the launcher), has default signal handling, and no descriptors
+// but 0, 1, 2, the events pipe, whose number (3) is in LOCKSTEP_EVENTS_FD, and the control pipe (4,
+// LOCKSTEP_CONTROL_FD).
 class ChildProcess {
  public:
   struct Spawned;
@@ -78,7 +79,7 @@ class ChildProcess {
   // Readable once the process has ended.
   int pidfd() const { return pidfd_.get(); }
 
-  // Both do nothing when there is no process any more.
+  // Both do nothing when there is no process any more, even where somebody else has waited for it.
   void Signal(int signal) const;
   void SignalGroup(int signal) const;
 
@@ -91,6 +92,8 @@ class ChildProcess {
   ChildProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
   std::optional<ExitStatus> Wait(int options) const;
   void KillAndWait();
+  // It is not waited for: its number, and its group's, cannot be another's.
+  bool IsOurs() const;
 
   pid_t pid_ = 0;
   UniqueFd pidfd_;

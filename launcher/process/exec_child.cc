@@ -66,6 +66,9 @@ struct KernelSigaction {
   if (::syscall(SYS_getppid) != request->parent)
     ::syscall(SYS_exit_group, 127);  // it died before the line above
 
+  // Under Yama only an ancestor may look into a process: so a debugger that the launcher starts may, too.
+  ::syscall(SYS_prctl, PR_SET_PTRACER, request->parent, 0, 0, 0);
+
   if (!SetDescriptors(request)) return Fail(request, ExecRequest::Step::kDescriptors);
   if (request->open_files != 0) SetOpenFiles(request->open_files);
   if (request->working_directory != nullptr && ::syscall(SYS_chdir, request->working_directory) != 0) {

@@ -41,11 +41,15 @@ struct ExitReport {
   std::string detail;          // why it never ran; else empty
   std::string message;         // "rank 4: …" in the words of the launcher that saw it; empty: in ours
   std::string device_trouble;  // what the driver said of its GPU while it ran; filled in by job/
+  std::string advice;          // what to do about it, if that is known; likewise
   std::chrono::system_clock::time_point started;
   std::chrono::system_clock::time_point ended;
   int64_t max_rss_bytes = 0;
-  std::vector<std::string> last_lines;  // of its output, at most 20; filled in by OutputLog::Complete
-  std::string log_file;                 // likewise
+  std::string core_file;                 // where its core dump is, if that is known
+  std::vector<std::string> stack_lines;  // where it stood when it was found hanging; filled in by job/
+  std::string stack_file;                // all of that
+  std::vector<std::string> last_lines;   // of its output, at most 20; filled in by OutputLog::Complete
+  std::string log_file;                  // likewise
 };
 
 // Whether it ended otherwise than it should: not by exit code 0, and not because of us. The trainer's exit

@@ -57,10 +57,21 @@ std::string FailureReport(const std::vector<ExitReport>& reports) {
                           : "never ran" + failed + ": ";
   text += ExitInWords(*first) + "\n" + Others(reports, *first);
   if (!first->device_trouble.empty()) text += "  its device: " + first->device_trouble + "\n";
+  if (!first->core_file.empty()) text += "  its core dump: " + first->core_file + "\n";
+  if (!first->stack_lines.empty()) {
+    text += "  where it stood:\n";
+    for (const std::string& line : first->stack_lines) text += "    | " + Printable(line) + "\n";
+  }
+  for (const ExitReport& report : reports) {
+    if (report.stack_file.empty()) continue;
+    text += "  all stacks of " + (&report == first ? "it" : RankInWords(report)) + ": " + report.stack_file +
+            "\n";
+  }
   if (!first->last_lines.empty()) {
     text += first->last_lines.size() == 1 ? "  its last line:\n" : "  its last lines:\n";
     for (const std::string& line : first->last_lines) text += "    | " + Printable(line) + "\n";
   }
+  if (!first->advice.empty()) text += "  " + first->advice + "\n";
   if (!first->log_file.empty()) text += "  its whole output: " + first->log_file + "\n";
   return text;
 }

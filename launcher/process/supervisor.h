@@ -27,8 +27,9 @@ namespace lockstep::process {
 // those that ended are killed, and what fled from them when the last of all has ended.
 //
 // It takes every child of this process for its own or for an orphan of its own: while it is not idle nothing
-// else may start processes. It makes this process a child subreaper and blocks SIGCHLD in the calling thread
-// (create it, or a SignalWatcher, before any other thread).
+// else may start processes, but such as nobody waits for (ProgramRun). It makes this process a child
+// subreaper and blocks SIGCHLD in the calling thread (create it, or a SignalWatcher, before any other
+// thread).
 //
 // All callbacks come from the event loop, never from inside Start, Stop or StopNow. They may call any
 // function of the supervisor but must not destroy it. on_all_stopped may call Start.

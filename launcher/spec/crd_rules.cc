@@ -153,6 +153,8 @@ CelRules RulesOf(const Program*) {
   return {
       {"size(self.command[0]) > 0", "command[0] is empty; name the program to run"},
       {"!has(self.prepare) || size(self.prepare[0]) > 0", "prepare[0] is empty; name the program to run"},
+      {"!has(self.envFiles) || self.envFiles.all(file, size(file) > 0)",
+       "a name in envFiles is empty; name a file"},
       {"!has(self.progress) || self.progress.logPattern.contains('(?<step>')",
        "progress.logPattern has no group named step; write (?<step>\\d+) where the step's number stands"},
       {"!has(self.progress) || self.progress.logPattern.findAll('[(][?]P?<[^>]*>').all(group, "

@@ -134,6 +134,13 @@ void Describe(V& field, Program& program) {
          .max_items = 4096});
   field("env", program.environment,
         {.doc = "Variables of the processes' environment, in addition to the launcher's own environment."});
+  field("envFiles", program.environment_files,
+        {.doc = "Files with more of them, a `NAME=VALUE` a line, read when the processes start. A later file "
+                "counts more than one before, and `env` more than any; see docs/programs.md.",
+         .or_else = "none",
+         .max_items = 16,
+         .distinct = true,
+         .max_size = kMaxPath});
   field("workingDir", program.working_directory,
         {.doc = "The folder the processes start in.", .or_else = "the launcher's", .max_size = kMaxPath});
   ProgressReport progress{&program.progress_log_pattern};

@@ -32,6 +32,10 @@ void CheckProgram(const Program& program, const std::string& path, std::vector<F
       findings->push_back({field, Quoted(name) + " is set before; keep one of them", {}});
     }
   }
+  for (size_t i = 0; i < program.environment_files.size(); ++i) {
+    if (!program.environment_files[i].empty()) continue;
+    findings->push_back({PathTo(path + ".envFiles", i), "is empty; name a file", {}});
+  }
   if (!program.progress_log_pattern) return;
   const auto pattern = LogPattern::Compile(*program.progress_log_pattern);
   if (!pattern.ok()) findings->push_back({path + ".progress.logPattern", pattern.status().message(), {}});

@@ -263,6 +263,7 @@ struct Program {
   std::vector<std::string> command;
   std::vector<std::string> prepare;
   std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> environment_files;
   std::string working_directory;
   std::optional<std::string> progress_log_pattern;
   bool operator==(const Program&) const = default;

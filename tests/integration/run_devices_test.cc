@@ -49,6 +49,18 @@ class RunDevicesTest : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
+// As PyTorch says it after set_device(LOCAL_RANK) in a process that sees one GPU.
+TEST_F(RunDevicesTest, ExplainsAGpuThatARankDoesNotSee) {
+  nlohmann::json spec =
+      OnGpus(ShellSpec(8, "test $LOCAL_RANK = 0 || { echo 'CUDA error: invalid device ordinal'; exit 1; }"),
+             {{"visibility", "PerProcess"}});
+  spec["runPolicy"]["maxRestarts"] = 0;
+  JobRun run(spec, On("eight_h100"));
+  EXPECT_EQ(run.Wait(), 1);
+  EXPECT_THAT(run.launcher().err(), HasSubstr("as set_device(LOCAL_RANK) does: use cuda:0, or say "
+                                              "devices.visibility: PerReplica"));
+}
+
 TEST_F(RunDevicesTest, GivesEachRankAGpuOfItsOwn) {
   JobRun run(OnGpus(ShellSpec(8, "echo $LOCKSTEP_DEVICE $CUDA_VISIBLE_DEVICES $LOCKSTEP_DEVICE_UUID")),
              On("eight_h100"));

@@ -38,6 +38,18 @@ TEST(RunTest, TellsEachRankWhereItStands) {
   }
 }
 
+TEST(RunTest, FillsInVariablesOfTheCommandButNoSecrets) {
+  nlohmann::json spec =
+      ProgramSpec(2, {"echo", "rank=$(RANK) of $(WORLD_SIZE), $(MODE), $(HOME_SECRET), $$(RANK)", "$(NONE)"});
+  spec["program"]["env"] = {{{"name", "MODE"}, {"value", "fast"}}};
+  JobRun run(spec, {.environment = {{"HOME_SECRET", "hidden"}}});
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_THAT(run.launcher().out(), HasSubstr("[rank " + rank + "] rank=" + rank +
+                                                " of 2, fast, $(HOME_SECRET), $(RANK) $(NONE)\n"));
+  }
+}
+
 TEST(RunTest, ScrubsWhatAnotherLauncherLeft) {
   JobRun run(
       ShellSpec(1, "echo [$OMPI_COMM_WORLD_RANK$SLURM_PROCID$TORCHELASTIC_RUN_ID$TF_CONFIG] $RANK $KEPT"),

@@ -58,7 +58,7 @@ LauncherProcess::LauncherProcess(const Options& options) {
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("fork");
   if (pid_ == 0) {
-    ::dup2(::open("/dev/null", O_RDONLY), 0);
+    ::dup2(options.input < 0 ? ::open("/dev/null", O_RDONLY) : options.input, 0);
     ::dup2(out.get(), 1);
     ::dup2(err.get(), 2);
     for (const auto& [name, value] : options.environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -96,7 +96,8 @@ int LauncherProcess::Wait(Deadline deadline) {
 JobRun::JobRun(const nlohmann::json& spec, const Options& options)
     : launcher_({.arguments = RunArguments(folder_, spec, options.arguments),
                  .environment = options.environment,
-                 .wrapper = options.wrapper}) {}
+                 .wrapper = options.wrapper,
+                 .input = options.input}) {}
 
 std::string JobRun::Get(const std::string& path) const {
   std::string address = ReadText(File("http-address"));

@@ -32,6 +32,7 @@ class LauncherProcess {
     std::vector<std::pair<std::string, std::string>> environment;
     std::string working_directory;
     std::vector<std::string> wrapper;  // a command in front: {"ip", "netns", "exec", "a"}
+    int input = -1;                    // its standard input; -1: /dev/null
   };
 
   explicit LauncherProcess(const Options& options);
@@ -61,6 +62,7 @@ class JobRun {
     std::vector<std::string> arguments;  // after the manifest
     std::vector<std::pair<std::string, std::string>> environment;
     std::vector<std::string> wrapper;
+    int input = -1;
   };
 
   // `spec` is the manifest's; the job's name is "test".

@@ -68,8 +68,9 @@ TEST(PlaceTest, ADeviceAShareOrAnythingElseDoes) {
 
 TEST(PlaceTest, TheContractsEnvironmentIsWhatTheLauncherSets) {
   placement::ProcessPlan plan;
-  plan.changed = {{"RANK", "3"}, {"LOCKSTEP_JOB", "digits"}, {"MINE", "1"}};
+  plan.changed = {{"RANK", "3"}, {"LOCKSTEP_JOB", "digits"}, {"MINE", "1"}, {"SECRET", "1"}};
   plan.from_manifest = {"MINE"};
+  plan.from_files = {{"SECRET", "job.env"}};
   plan.environment = {{"PATH", "/bin"}, {"RANK", "3"}, {"LOCKSTEP_JOB", "digits"}, {"MINE", "1"}};
   EXPECT_THAT(ContractEnvironment(plan),
               ::testing::UnorderedElementsAre(

@@ -59,6 +59,19 @@ TEST(ChildProcessTest, SeesTheSameWhenTheLauncherHasNoStandardDescriptors) {
   ::waitpid(pid, nullptr, 0);
 }
 
+TEST(ChildProcessTest, ReadsNothingUnlessItIsGivenADescriptor) {
+  EXPECT_EQ(OutputOf(MakeLaunch(0, {"cat"})), "");
+  const TempFolder folder;
+  WriteAll(folder / "input", "its input");
+  const UniqueFd input(::open((folder / "input").c_str(), O_RDONLY | O_CLOEXEC));
+  Launch launch = MakeLaunch(0, {"cat"});
+  launch.input = input.get();
+  EXPECT_EQ(OutputOf(launch), "its input");
+  launch.input = 999;
+  const auto spawned = ChildProcess::Spawn(launch);
+  EXPECT_EQ(SpawnFailureOf(spawned.status()), SpawnFailure::kResources) << spawned.status().ToString();
+}
+
 TEST(ChildProcessTest, GetsExactlyTheGivenEnvironment) {
   Launch launch = MakeLaunch(0, {"env"});
   launch.environment = {

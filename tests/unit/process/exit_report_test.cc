@@ -90,6 +90,22 @@ TEST(FailureReportTest, SaysWhoWhyTheOthersTheLastLinesAndTheFile) {
       "  its whole output: runs/mnist/rank-2.log\n");
 }
 
+TEST(FailureReportTest, SaysWhereThoseThatHungStoodAndWhereACoreDumpIs) {
+  ExitReport hung = Killed(2, SIGKILL);
+  hung.core_file = "/src/core.4702";
+  hung.stack_lines = {"Thread 1", "#0 \x1b[2J in recv"};
+  hung.stack_file = "runs/mnist/stack-rank-2.txt";
+  ExitReport other = Killed(3, SIGKILL);
+  other.stack_file = "runs/mnist/stack-rank-3.txt";
+  EXPECT_THAT(FailureReport({hung, other}),
+              ::testing::HasSubstr("\n  its core dump: /src/core.4702\n"
+                                   "  where it stood:\n"
+                                   "    | Thread 1\n"
+                                   "    | #0 ?[2J in recv\n"
+                                   "  all stacks of it: runs/mnist/stack-rank-2.txt\n"
+                                   "  all stacks of rank 3: runs/mnist/stack-rank-3.txt\n"));
+}
+
 TEST(FailureReportTest, SaysWhatBecameOfTheDevice) {
   ExitReport crash = Killed(2, SIGABRT);
   crash.device_trouble = "GPU 2 (GPU-aaaa): Xid 79 (GPU has fallen off the bus)";
