@@ -22,7 +22,8 @@ bool Says(const std::vector<std::string>& lines, std::string_view words) {
 std::string AdviceFor(const std::vector<std::string>& last_lines, const placement::ProcessDevices& devices) {
   const size_t seen = devices.visible.size();
   if (devices.type != spec::DeviceType::kGpu) {
-    const bool wants = Says(last_lines, kNoSuchNumber) || Says(last_lines, kNoGpus[0]) || Says(last_lines, kNoGpus[1]);
+    const bool wants =
+        Says(last_lines, kNoSuchNumber) || Says(last_lines, kNoGpus[0]) || Says(last_lines, kNoGpus[1]);
     return wants ? "it asked for a GPU, and was given none (devices.type: CPU)" : "";
   }
   if (!Says(last_lines, kNoSuchNumber)) return "";

@@ -22,7 +22,8 @@ TEST(AdviceTest, ExplainsAGpuAskedForByANumberThatIsNotSeen) {
 }
 
 TEST(AdviceTest, ExplainsThatAProcessorsProcessHasNone) {
-  for (const char* line : {"RuntimeError: No CUDA GPUs are available", "CUDA error: invalid device ordinal"}) {
+  for (const char* line :
+       {"RuntimeError: No CUDA GPUs are available", "CUDA error: invalid device ordinal"}) {
     EXPECT_THAT(AdviceFor({line}, {.type = spec::DeviceType::kCpu}), HasSubstr("devices.type: CPU"));
   }
 }

@@ -30,9 +30,8 @@ struct GlooOptions {
 // Makes this process ignore SIGPIPE, unless it handles it: Gloo writes to a lost peer's socket without
 // MSG_NOSIGNAL.
 //
-// A killed peer is noticed at once (in the middle of a message within 0.2 s), a silent one (paused, cut off) at
-// the deadline.
-// Throws RendezvousFailed.
+// A killed peer is noticed at once (in the middle of a message within 0.2 s), a silent one (paused, cut off)
+// at the deadline. Throws RendezvousFailed.
 std::unique_ptr<Communicator> ConnectGloo(const GlooOptions& options);
 
 }  // namespace lockstep::trainer::collectives
