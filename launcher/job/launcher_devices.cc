@@ -169,9 +169,8 @@ void Launcher::StopServers(bool all_is_well) {
   const bool needs_pmix = options_.job.program && options_.job.program->framework == spec::Framework::kMpi;
   if (mpi_ && needs_pmix && all_is_well && mpi_->NobodyCame()) {
     SayAlways(
-        "MPI: no rank has asked the PMIx server who the others are, so each was a world of its own; the "
-        "program "
-        "must be linked with Open MPI 4 or another MPI that uses PMIx (MPICH and Intel MPI do not)");
+        "MPI: no rank has asked the PMIx server who the others are, so each was a world of its own; link the "
+        "program with Open MPI 4 or 5, or another MPI that uses PMIx (MPICH and Intel MPI do not)");
   }
   mpi_.reset();
 }

@@ -11,6 +11,7 @@ import sys
 import harness
 import images
 import launching
+import programs
 import strategies
 import training
 import watching
@@ -40,7 +41,7 @@ def main() -> None:
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data/mnist"),
                         help="a folder with MNIST's IDX files; without it generated digits are used")
     parser.add_argument("--with-peers", action="store_true", help="install PyTorch and TensorFlow and measure them")
-    parser.add_argument("part", nargs="?", choices=["compute", "training", "strategies", "launching", "watching", "manifests"],
+    parser.add_argument("part", nargs="?", choices=["compute", "training", "strategies", "launching", "programs", "watching", "manifests"],
                         help="measure this alone")
     arguments = parser.parse_args()
     data = arguments.data if pathlib.Path(arguments.data).is_dir() else ""
@@ -62,6 +63,8 @@ def main() -> None:
         rows += strategies.measure(arguments.bin) + images.measure(arguments.bin, python)
     if wanted("launching"):
         rows += launching.measure(arguments.bin, data)
+    if arguments.part == "programs" or arguments.with_peers:
+        rows += programs.measure(arguments.bin)
     if wanted("watching"):
         rows += watching.measure(arguments.bin)
     if rows:

@@ -68,6 +68,11 @@ def debian(release: str) -> pathlib.Path:
     return kept(f"debian-{release}", bootstrap)
 
 
+def installed_debian(release: str) -> pathlib.Path:
+    """A minimal Debian `release` as it is after its installation."""
+    return kept(f"debian-{release}-installed", lambda out: succeed("debootstrap", "--variant=minbase", release, str(out), MIRROR))
+
+
 def unpack_musl(out: pathlib.Path) -> None:
     out.mkdir()
     succeed("apt-get", "download", "-q", "musl", "musl-dev", cwd=out)

@@ -13,7 +13,7 @@ import unittest
 
 BUILD = pathlib.Path(sys.argv.pop(1))
 # A package of the CUDA preset has its library as well.
-PROGRAMS = ["kubectl-lockstep", "lockstep", "lockstep-trainer"]
+PROGRAMS = ["kubectl-lockstep", "lockstep", "lockstep-pmix", "lockstep-trainer"]
 
 
 def run(*command, **options) -> str:
@@ -61,7 +61,7 @@ class PackageTest(unittest.TestCase):
     def test_its_dependencies_are_packages(self):
         self.assertEqual(run("dpkg-deb", "-f", self.package, "Package"), "lockstep\n")
         depends = run("dpkg-deb", "-f", self.package, "Depends")
-        for library in ["libc6 (>= ", "libssl3", "libdnnl2", "libgloo0"]:
+        for library in ["libc6 (>= ", "libssl3", "libdnnl2", "libgloo0", "libpmix2"]:
             self.assertIn(library, depends)
 
     def test_the_archive_has_the_same_files(self):
