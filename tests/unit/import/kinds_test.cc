@@ -150,7 +150,7 @@ TEST(MpiJobTest, TheLaunchersProgramIsTheWorkers) {
   const auto pod = nlohmann::json::parse(job.roles[0].pod_template_json);
   EXPECT_EQ(pod["spec"]["containers"][0]["resources"]["limits"]["memory"], "4Gi");
   EXPECT_THAT(LinesOfSample("mpi_job_v1.yaml"), AllOf(Contains(HasSubstr("-mca btl ^openib: left out")),
-                                                      Contains(HasSubstr("refused when it is run"))));
+                                                      Not(Contains(HasSubstr("refused when it is run")))));
 }
 
 TEST(MpiJobTest, SlotsAndTheLauncherThatWorksAreCounted) {
