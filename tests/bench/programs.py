@@ -148,8 +148,10 @@ def beside(name: str, script: str, here, there, kills: bool) -> list[Row]:
             if back is not None:
                 again[side].append(back)
     rows = [row(f"{script}: start to first step; {name}", first)]
-    if kills and again[0] and again[1]:
-        rows.append(row(f"{script}: a rank killed -> both have read their checkpoint; {name} ({len(again[1])} of {RUNS})", again))
+    if kills:
+        what = (f"{script}: a rank killed -> both have read their checkpoint ({len(again[0])} of {RUNS} times within {LIMIT} s); "
+                f"{name} ({len(again[1])} of {RUNS})")
+        rows.append(row(what, again) if all(again) else Row(what))
     return rows
 
 
