@@ -114,11 +114,13 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list, cuda:
     (out / "etc/group").write_text(f"root:x:0:\nlockstep:x:{USER}:\n")
     (out / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
 
-    owners = make_bundle(out / BUNDLE[1:], binaries)
+    # The operator alone starts no ranks.
+    bundled = BUNDLED if "lockstep-trainer" in programs else BUNDLED[:1]
+    owners = make_bundle(out / BUNDLE[1:], binaries, bundled)
     (out / "usr/bin/lockstep").symlink_to("../.." + BUNDLE + "/bin/lockstep")
     needed = set()
     for name in programs:
-        if name in BUNDLED:
+        if name in bundled:
             continue
         subprocess.run(["strip", "--strip-unneeded", "-o", str(out / "usr/bin" / name), str(binaries / name)], check=True)
         (out / "usr/bin" / name).chmod(0o755)
@@ -147,8 +149,8 @@ def make_rootfs(out: pathlib.Path, binaries: pathlib.Path, programs: list, cuda:
         add_copyright(out / "usr/share/doc", name)
 
 
-def make_bundle(out: pathlib.Path, binaries: pathlib.Path) -> dict:
-    """Fills `out`, which must not exist, with what goes to BUNDLE: BUNDLED in bin/, in lib/ all that they load, the C
+def make_bundle(out: pathlib.Path, binaries: pathlib.Path, programs: tuple = BUNDLED) -> dict:
+    """Fills `out`, which must not exist, with what goes to BUNDLE: `programs` in bin/, in lib/ all that they load, the C
     library and its loader among them, and their licences. Returns the Debian package of each of these libraries.
 
     They are found by what is written in the program and not by an environment variable, which the user's program would
@@ -156,7 +158,7 @@ def make_bundle(out: pathlib.Path, binaries: pathlib.Path) -> dict:
     """
     (out / "bin").mkdir(parents=True)
     (out / "lib").mkdir()
-    loaded = {library for name in BUNDLED for library in libraries(binaries / name)}
+    loaded = {library for name in programs for library in libraries(binaries / name)}
     libc = next(library for library in loaded if library.name == "libc.so.6")
     owners = packages_of({*loaded, *(libc.parent / name for name in ONCE_OF_GLIBC)})
     for library in owners:
@@ -164,7 +166,7 @@ def make_bundle(out: pathlib.Path, binaries: pathlib.Path) -> dict:
         (out / "lib" / library.name).chmod(0o755)
     # RPATH and not RUNPATH, which holds for a program's own needs only and comes after LD_LIBRARY_PATH. (In two steps:
     # patchelf 0.14 mixes them up.)
-    for name in BUNDLED:
+    for name in programs:
         program = out / "bin" / name
         subprocess.run(["strip", "--strip-unneeded", "-o", str(program), str(binaries / name)], check=True)
         program.chmod(0o755)

@@ -186,6 +186,8 @@ def main() -> int:
         print(f"run.py: another run keeps its logs in {folder}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell's background job is started with it ignored, and so would be the programs that are tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         passed = run(arguments, folder)
     except KeyboardInterrupt:
