@@ -143,6 +143,8 @@ class Launcher {
   int replicas() const { return options_.whole ? 1 : spec::ReplicasOf(options_.job); }
   bool has_roles() const { return options_.job.roles.size() > 1; }
   const spec::Role& role_here() const;
+  // Of its program; kNone for the trainer.
+  spec::Framework framework_here() const;
   // Who takes part in a generation, as placement has it.
   std::vector<placement::ReplicaFacts> ReplicasOf(const rendezvous::GenerationStart& start) const;
 

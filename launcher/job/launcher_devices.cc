@@ -32,8 +32,7 @@ Status Launcher::Assign() {
 }
 
 void Launcher::NoteWhatFrameworksNeed() {
-  const spec::Program* program = spec::ProgramOf(options_.job, role_here());
-  if (program == nullptr || program->framework == spec::Framework::kNone) return;
+  if (framework_here() == spec::Framework::kNone) return;
   for (const doctor::Finding& finding :
        doctor::ExamineForFrameworks({.environment = inherited_}, devices_.inventory.driver_version)) {
     if (finding.level == doctor::Level::kFine) continue;
@@ -46,6 +45,11 @@ Result<std::vector<placement::DeviceAssignment>> Launcher::AssignHere() const {
   auto assignment = placement::AssignDevices(options_.job, devices_);
   if (!assignment.ok()) return assignment.status();
   return std::vector{std::move(*assignment)};
+}
+
+spec::Framework Launcher::framework_here() const {
+  const spec::Program* program = spec::ProgramOf(options_.job, role_here());
+  return program == nullptr ? spec::Framework::kNone : program->framework;
 }
 
 const spec::Role& Launcher::role_here() const {
@@ -133,9 +137,8 @@ Status Launcher::StartMps(placement::GenerationFacts& facts) {
 }
 
 Status Launcher::StartMpi(placement::GenerationFacts& facts) {
-  const auto& program = options_.job.program;
-  const bool horovod = program && program->framework == spec::Framework::kHorovod;
-  if (!horovod && (!program || program->framework != spec::Framework::kMpi)) return {};
+  const bool horovod = framework_here() == spec::Framework::kHorovod;
+  if (!horovod && framework_here() != spec::Framework::kMpi) return {};
   MpiServer::Options options{
       .program = OwnProgram(kPmixServer),
       .self = facts.self,
@@ -166,8 +169,7 @@ Status Launcher::StartMpi(placement::GenerationFacts& facts) {
 void Launcher::StopServers(bool all_is_well) {
   mps_.reset();
   // (Horovod's ranks may have met over Gloo.)
-  const bool needs_pmix = options_.job.program && options_.job.program->framework == spec::Framework::kMpi;
-  if (mpi_ && needs_pmix && all_is_well && mpi_->NobodyCame()) {
+  if (mpi_ && framework_here() == spec::Framework::kMpi && all_is_well && mpi_->NobodyCame()) {
     SayAlways(
         "MPI: no rank has asked the PMIx server who the others are, so each was a world of its own; link the "
         "program with Open MPI 4 or 5, or another MPI that uses PMIx (MPICH and Intel MPI do not)");

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "common/contract/environment.h"
@@ -22,7 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kServeLimit = std::chrono::seconds(15);
 constexpr size_t kMaxAnswer = size_t{4} << 20;
-constexpr size_t kMostOfALine = 4096;
 
 // Appends what there is; false at the end.
 bool ReadSome(int fd, std::string& text) {
@@ -135,13 +135,11 @@ bool MpiServer::NobodyCame() {
 }
 
 void MpiServer::OnSaid() {
-  if (!ReadSome(pipes_.err.get(), said_)) loop_.Unwatch(pipes_.err.get());
-  for (size_t end = said_.find('\n'); end != std::string::npos || said_.size() > kMostOfALine;
-       end = said_.find('\n')) {
-    const std::string line = said_.substr(0, std::min(end, kMostOfALine));
-    said_.erase(0, line.size() + (end == line.size() ? 1 : 0));
-    if (!line.empty()) options_.say("MPI: " + line);
-  }
+  std::string bytes;
+  if (!ReadSome(pipes_.err.get(), bytes)) loop_.Unwatch(pipes_.err.get());
+  said_.Feed(bytes, [&](std::string_view line) {
+    if (!line.empty()) options_.say("MPI: " + std::string(line));
+  });
 }
 
 }  // namespace lockstep::job

@@ -10,6 +10,7 @@
 #include "launcher/placement/assign.h"
 #include "launcher/pmix/job_map.h"
 #include "launcher/process/child_process.h"
+#include "launcher/process/event_lines.h"
 
 namespace lockstep::job {
 
@@ -54,8 +55,8 @@ class MpiServer {
   std::string folder_;
   process::ChildProcess process_;
   process::ChildPipes pipes_;
-  std::string out_;   // unread yet
-  std::string said_;  // an unfinished line
+  std::string out_;  // unread yet
+  process::EventLines said_;
   std::vector<placement::Variables> environments_;
 };
 

@@ -70,6 +70,18 @@ TEST(MpiTest, RanksOfTwoMachinesHearOfOneAnother) {
   EXPECT_THAT(runs.second->Log(3), HasSubstr("rank 3 of 4 local 1" + all));
 }
 
+TEST(MpiTest, TheProgramMayBeTheRoles) {
+  nlohmann::json spec = MpiSpec(2);
+  spec = {{"roles",
+           {{{"name", "worker"},
+             {"processesPerReplica", 2},
+             {"devices", spec["devices"]},
+             {"program", spec["program"]}}}}};
+  JobRun run(spec);
+  ASSERT_EQ(run.Wait(), 0) << run.launcher().err();
+  EXPECT_THAT(run.Log(1), HasSubstr("rank 1 of 2 local 1 heard word-0@machine-0 word-1@machine-0\n"));
+}
+
 TEST(MpiTest, AfterAKilledRankTheyMeetAnew) {
   const TemporaryFolder folder;
   JobRun run(MpiSpec(3, folder.File("killed")));
